@@ -1,0 +1,95 @@
+/* End: look at the child, and where nothing of it is left, read what its leaf counted, reap, remove. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+#define SIGNAL_GROUP (1U << 2) /* PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9 */
+
+/* Kills everything in the leaf and below: 0, or -errno (-ENOENT before Linux 5.14). */
+int agentd_kill_leaf(int leaf_fd)
+{
+    int fd = openat(leaf_fd, "cgroup.kill", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0)
+        return -errno;
+    int err = write(fd, "1", 1) == 1 ? 0 : -errno;
+    close(fd);
+    return err;
+}
+
+static void read_files(struct agentd_end *end)
+{
+    end->used = 0;
+    for (const char *const *file = end->files; *file; file++) {
+        size_t name = strlen(*file) + 1;
+        if (end->used + name + 2 > end->capacity)
+            return;
+        int fd = openat(end->leaf_fd, *file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0)
+            continue; /* this kernel lacks it, or the controller is not here: absent, never zero */
+        char *text = end->buffer + end->used + name;
+        size_t room = end->capacity - end->used - name - 1;
+        ssize_t n = pread(fd, text, room, 0);
+        close(fd);
+        if (n < 0)
+            continue; /* EOPNOTSUPP: pressure accounting is off (G64) */
+        memcpy(end->buffer + end->used, *file, name);
+        text[n] = '\0';
+        end->used += name + (size_t)n + 1;
+    }
+}
+
+/* What is left of the child's own group, wherever it moved. The group's number is pinned by the zombie
+ * that we have not reaped yet (G70), or not used at all where the kernel takes the pidfd. */
+static void kill_group(const struct agentd_end *end)
+{
+    long sent = syscall(SYS_pidfd_send_signal, end->pidfd, SIGKILL, NULL, SIGNAL_GROUP);
+
+    if (sent < 0 && errno == EINVAL && !end->status.gone && end->pid > 1)
+        (void)kill(-end->pid, SIGKILL);
+}
+
+/* Returns 0, or errno of the look. With finished 0 either the child still runs (status.known 0 and
+ * status.gone 0) or its leaf is populated: kill it, wait, call again. */
+int agentd_end(struct agentd_end *end)
+{
+    struct agentd_status reaped;
+
+    end->finished = 0;
+    end->removed = 0;
+    end->remove_err = 0;
+    end->populated = 0;
+    int err = agentd_wait(end->pidfd, 0, &end->status);
+    if (err)
+        return err;
+    if (!end->status.known && !end->status.gone)
+        return 0;
+    if (end->events_fd >= 0)
+        end->populated = agentd_populated(end->events_fd) == 1;
+    if (end->populated || end->keep)
+        return 0;
+    if (end->own_group)
+        kill_group(end); /* members that left the leaf */
+    if (end->leaf_fd >= 0)
+        read_files(end);
+    if (!end->status.gone && agentd_wait(end->pidfd, 1, &reaped) == 0 && reaped.gone)
+        end->status.gone = 1; /* taken between our look and our reap: we had seen it */
+    close(end->pidfd);
+    if (end->events_fd >= 0)
+        close(end->events_fd);
+    if (end->leaf_fd >= 0) {
+        /* The lock of ownership is held until the name is gone. */
+        end->removed = unlinkat(end->parent_fd, end->name, AT_REMOVEDIR) == 0;
+        end->remove_err = end->removed ? 0 : errno;
+        if (end->removed)
+            close(end->leaf_fd);
+    }
+    end->finished = 1;
+    return 0;
+}
