@@ -1,0 +1,232 @@
+"""One boot of a guest kernel: a process group with three pipes and a deadline."""
+
+import contextlib
+import ctypes
+import os
+import re
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernels.errors import Interrupted, KernelError, TimedOut
+
+_STOPPING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+# SIGUSR1 is what a pump sends when nobody reads COMMAND's output any more.
+_WAITED_FOR = {*_STOPPING, signal.SIGCHLD, signal.SIGUSR1}
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run in the guest."""
+
+    command: Sequence[str]
+    directory: Path
+    environment: dict[str, str]
+    visible: Sequence[Path]
+    """Folders of this machine that the guest has to see, also below its own /tmp and /run."""
+    writable: Sequence[Path]
+    """Folders of this machine that the guest may change."""
+    timeout: float
+    """Seconds for everything from the start of the guest to the end of its output."""
+    memory: str
+    append: Sequence[str] = ()
+    show_console: bool = False
+
+
+@dataclass
+class Channels:
+    """The write ends of the pipes that a guest answers through."""
+
+    stdout: int
+    stderr: int
+    console: int
+    """The kernel's own messages."""
+
+
+@dataclass
+class _Pump:
+    """A thread that copies from a pipe until its end, byte for byte."""
+
+    source: int
+    sink: Callable[[bytes], None]
+    broken: bool = False
+    thread: threading.Thread = field(init=False)
+
+    def start(self) -> None:
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while data := os.read(self.source, 1 << 16):
+            if self.broken:
+                continue  # keep reading: a full pipe would stall the guest until it is killed
+            try:
+                self.sink(data)
+            except OSError:
+                self.broken = True
+                os.kill(os.getpid(), signal.SIGUSR1)
+
+
+class _Console:
+    """The last lines of the kernel's messages, and all of them on stderr where asked for."""
+
+    def __init__(self, show: bool) -> None:
+        self._show = show
+        self._tail: deque[bytes] = deque(maxlen=16)
+
+    def __call__(self, data: bytes) -> None:
+        self._tail.append(data)
+        if self._show:
+            _write_all(2, data)
+
+    def last_words(self) -> str:
+        """The line that most likely says why the kernel stopped, or nothing."""
+        lines = [line.strip() for line in b"".join(self._tail).decode(errors="replace").splitlines()]
+        panics = [line for line in lines if "panic" in line]
+        return next(iter(panics), "") or next((line for line in reversed(lines) if line), "")
+
+
+# The guest has file systems of its own there.
+_SHADOWED = tuple(Path(path) for path in ("/dev", "/proc", "/run", "/sys", "/tmp"))
+
+
+def write_job(job: Job, scratch: Path) -> None:
+    """Write what the guest's init reads: the folders to show, and a script that becomes COMMAND."""
+    hidden = [path for path in job.visible if any(path.is_relative_to(above) for above in _SHADOWED)]
+    lines = [f"ro {path}" for path in hidden] + [f"rw {path}" for path in job.writable]
+    (scratch / "mounts").write_text("".join(f"{line}\n" for line in lines))
+    variables = [f"{name}={value}" for name, value in job.environment.items()]
+    script = f"""\
+echo 0 >/proc/self/oom_score_adj
+rm /run/stdout /run/stderr
+cd {shlex.quote(str(job.directory))} || exit 125
+# By path: busybox would run its own applets instead of the programs of the same name.
+exec /usr/bin/env -i {shlex.join(variables)} {shlex.join(job.command)}
+"""
+    (scratch / "command").write_text(script, errors="surrogateescape")
+
+
+def run(argv: Callable[[Channels], Sequence[str | Path]], job: Job, status_file: Path) -> int:
+    """Boot, copy output as it comes, and return COMMAND's exit status.
+
+    Raises KernelError where there is none: the deadline passed, a signal came, the guest died. In each
+    case, and after success, no process of the guest is left when this returns.
+    """
+    deadline = time.monotonic() + job.timeout
+    console = _Console(job.show_console)
+    with _blocked(_WAITED_FOR) as unblocked, contextlib.ExitStack() as stack:
+        ends = [os.pipe() for _ in range(3)]
+        writers = [stack.enter_context(os.fdopen(write, "wb", 0)) for _, write in ends]
+        for read, _ in ends:
+            # Not closed here: a pump may sit in a read of it until this process ends.
+            os.set_inheritable(read, False)
+        channels = Channels(*(writer.fileno() for writer in writers))
+        pumps = [
+            _Pump(ends[0][0], lambda data: _write_all(1, data)),
+            _Pump(ends[1][0], lambda data: _write_all(2, data)),
+            _Pump(ends[2][0], console),
+        ]
+        # No thread runs yet, so preexec_fn is safe.
+        guest = subprocess.Popen(
+            [os.fspath(word) for word in argv(channels)],
+            stdin=subprocess.DEVNULL,
+            stdout=channels.console,
+            stderr=channels.console,
+            pass_fds=(channels.stdout, channels.stderr),
+            start_new_session=True,
+            preexec_fn=_die_with_parent(unblocked),
+        )
+        stack.close()
+        for pump in pumps:
+            pump.start()
+        try:
+            _wait(guest.pid, pumps, deadline, job.timeout)
+        finally:
+            # The leader is not reaped yet, so the number still is this group's.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(guest.pid, signal.SIGKILL)
+            guest.wait()
+        _drain(pumps, deadline, job.timeout)
+    return _read_status(status_file, console)
+
+
+def _wait(pid: int, pumps: Sequence[_Pump], deadline: float, timeout: float) -> None:
+    """Wait for the guest's end without reaping it."""
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimedOut(f"timeout after {timeout:g} s: the guest was killed; --timeout gives it more")
+        came = signal.sigtimedwait(_WAITED_FOR, left)
+        if came is not None and came.si_signo in _STOPPING:
+            raise Interrupted(came.si_signo, signal.Signals(came.si_signo).name)
+        if any(pump.broken for pump in pumps):
+            raise Interrupted(signal.SIGPIPE, "nobody reads the output")
+
+
+def _drain(pumps: Sequence[_Pump], deadline: float, timeout: float) -> None:
+    """Wait for the end of each pipe, which comes when the last process of the guest is gone."""
+    for pump in pumps:
+        while pump.thread.is_alive():
+            if time.monotonic() > deadline:
+                raise TimedOut(f"timeout after {timeout:g} s: the output of COMMAND was not read in time")
+            pump.thread.join(0.05)
+            came = signal.sigtimedwait(_STOPPING, 0)
+            if came is not None:
+                raise Interrupted(came.si_signo, signal.Signals(came.si_signo).name)
+    if any(pump.broken for pump in pumps):
+        raise Interrupted(signal.SIGPIPE, "nobody reads the output")
+
+
+def _read_status(status_file: Path, console: _Console) -> int:
+    try:
+        text = status_file.read_text()
+    except FileNotFoundError:
+        text = ""
+    found = re.fullmatch(r"status (\d{1,3})\n", text)
+    if found is None:
+        words = console.last_words()
+        raise KernelError(f"the guest ended without a status; its last words: {words or '(none)'}")
+    return int(found.group(1))
+
+
+def _die_with_parent(mask: set[int]) -> Callable[[], None]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    parent = os.getpid()
+
+    def prepare() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    return prepare
+
+
+@contextlib.contextmanager
+def _blocked(signals: set[signal.Signals]) -> Iterator[set[int]]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield {int(number) for number in before}
+    finally:
+        for number in _STOPPING:
+            # One that comes now has nothing left to stop.
+            signal.sigtimedwait([number], 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            # Whoever shares this descriptor made it non-blocking.
+            time.sleep(0.01)
