@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -97,6 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KernelError as error:
         print(f"kernel: {options.kernel}: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
 
 
 def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -117,16 +120,13 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
         writable=writable,
         timeout=options.timeout,
         memory=options.memory,
+        swap=_bytes(options.swap) if options.swap else 0,
         append=options.append,
         show_console=options.console,
     )
-    with _scratch() as scratch:
-        swap = None
-        if options.swap:
-            swap = scratch / "swap"
-            with swap.open("wb") as file:
-                file.truncate(_bytes(options.swap))
-        return uml.run(job, scratch, swap)
+    kernel = uml.prepare()
+    with guest.signals_blocked(), _scratch() as scratch:
+        return uml.run(kernel, job, scratch)
 
 
 @contextmanager

@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernels.errors import Interrupted, KernelError, TimedOut
+from kernels.guard import Guard
 
 _STOPPING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 # SIGUSR1 is what a pump sends when nobody reads COMMAND's output any more.
 _WAITED_FOR = {*_STOPPING, signal.SIGCHLD, signal.SIGUSR1}
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,9 @@ class Job:
     timeout: float
     """Seconds for everything from the start of the guest to the end of its output."""
     memory: str
+    """Of the guest, like 1G."""
+    swap: int = 0
+    """Bytes of swap space."""
     append: Sequence[str] = ()
     show_console: bool = False
 
@@ -80,7 +86,7 @@ class _Console:
 
     def __init__(self, show: bool) -> None:
         self._show = show
-        self._tail: deque[bytes] = deque(maxlen=16)
+        self._tail: deque[bytes] = deque(maxlen=1024)
 
     def __call__(self, data: bytes) -> None:
         self._tail.append(data)
@@ -90,7 +96,7 @@ class _Console:
     def last_words(self) -> str:
         """The line that most likely says why the kernel stopped, or nothing."""
         lines = [line.strip() for line in b"".join(self._tail).decode(errors="replace").splitlines()]
-        panics = [line for line in lines if "panic" in line]
+        panics = [line for line in lines if "Kernel panic" in line]
         return next(iter(panics), "") or next((line for line in reversed(lines) if line), "")
 
 
@@ -114,7 +120,7 @@ exec /usr/bin/env -i {shlex.join(variables)} {shlex.join(job.command)}
     (scratch / "command").write_text(script, errors="surrogateescape")
 
 
-def run(argv: Callable[[Channels], Sequence[str | Path]], job: Job, status_file: Path) -> int:
+def run(argv: Callable[[Channels], Sequence[str | Path]], job: Job, scratch: Path) -> int:
     """Boot, copy output as it comes, and return COMMAND's exit status.
 
     Raises KernelError where there is none: the deadline passed, a signal came, the guest died. In each
@@ -122,18 +128,19 @@ def run(argv: Callable[[Channels], Sequence[str | Path]], job: Job, status_file:
     """
     deadline = time.monotonic() + job.timeout
     console = _Console(job.show_console)
-    with _blocked(_WAITED_FOR) as unblocked, contextlib.ExitStack() as stack:
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    with contextlib.ExitStack() as stack:
         ends = [os.pipe() for _ in range(3)]
         writers = [stack.enter_context(os.fdopen(write, "wb", 0)) for _, write in ends]
-        for read, _ in ends:
-            # Not closed here: a pump may sit in a read of it until this process ends.
-            os.set_inheritable(read, False)
+        # The read ends stay open until this process ends: a pump may still sit in one.
         channels = Channels(*(writer.fileno() for writer in writers))
         pumps = [
             _Pump(ends[0][0], lambda data: _write_all(1, data)),
             _Pump(ends[1][0], lambda data: _write_all(2, data)),
             _Pump(ends[2][0], console),
         ]
+        # All pipes are open already, for the guard to close its copies.
+        guard = Guard(scratch)
         # No thread runs yet, so preexec_fn is safe.
         guest = subprocess.Popen(
             [os.fspath(word) for word in argv(channels)],
@@ -142,20 +149,27 @@ def run(argv: Callable[[Channels], Sequence[str | Path]], job: Job, status_file:
             stderr=channels.console,
             pass_fds=(channels.stdout, channels.stderr),
             start_new_session=True,
-            preexec_fn=_die_with_parent(unblocked),
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED_FOR),
         )
-        stack.close()
-        for pump in pumps:
-            pump.start()
-        try:
-            _wait(guest.pid, pumps, deadline, job.timeout)
-        finally:
-            # The leader is not reaped yet, so the number still is this group's.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(guest.pid, signal.SIGKILL)
-            guest.wait()
-        _drain(pumps, deadline, job.timeout)
-    return _read_status(status_file, console)
+        guard.watch(guest.pid)
+    for pump in pumps:
+        pump.start()
+    failure: KernelError | None = None
+    try:
+        _wait(guest.pid, pumps, deadline, job.timeout)
+    except KernelError as error:
+        failure = error
+        # Whatever was written until now is worth reading, if it is read quickly.
+        deadline = time.monotonic() + 1
+    finally:
+        _end(guest)
+        guard.release()
+    drained = _drain(pumps, deadline)
+    if failure is None and not drained:
+        failure = TimedOut(f"timeout after {job.timeout:g} s: nobody read all of the output")
+    if failure is not None:
+        raise failure
+    return _read_status(scratch / "status", console)
 
 
 def _wait(pid: int, pumps: Sequence[_Pump], deadline: float, timeout: float) -> None:
@@ -164,25 +178,37 @@ def _wait(pid: int, pumps: Sequence[_Pump], deadline: float, timeout: float) -> 
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimedOut(f"timeout after {timeout:g} s: the guest was killed; --timeout gives it more")
-        came = signal.sigtimedwait(_WAITED_FOR, left)
-        if came is not None and came.si_signo in _STOPPING:
-            raise Interrupted(came.si_signo, signal.Signals(came.si_signo).name)
-        if any(pump.broken for pump in pumps):
-            raise Interrupted(signal.SIGPIPE, "nobody reads the output")
+        _stop_for(signal.sigtimedwait(_WAITED_FOR, left), pumps)
 
 
-def _drain(pumps: Sequence[_Pump], deadline: float, timeout: float) -> None:
-    """Wait for the end of each pipe, which comes when the last process of the guest is gone."""
-    for pump in pumps:
-        while pump.thread.is_alive():
-            if time.monotonic() > deadline:
-                raise TimedOut(f"timeout after {timeout:g} s: the output of COMMAND was not read in time")
-            pump.thread.join(0.05)
-            came = signal.sigtimedwait(_STOPPING, 0)
-            if came is not None:
-                raise Interrupted(came.si_signo, signal.Signals(came.si_signo).name)
+def _stop_for(came: signal.struct_siginfo | None, pumps: Sequence[_Pump]) -> None:
+    if came is not None and came.si_signo in _STOPPING:
+        raise Interrupted(came.si_signo, signal.Signals(came.si_signo).name)
     if any(pump.broken for pump in pumps):
         raise Interrupted(signal.SIGPIPE, "nobody reads the output")
+
+
+def _end(guest: subprocess.Popen[bytes]) -> None:
+    """Kill the guest's process group and reap all of it."""
+    # The leader is not reaped yet, so the number still is this group's.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(guest.pid, signal.SIGKILL)
+    guest.wait()
+    # The others came to this process, which is their subreaper. They are dead or dying.
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-guest.pid, 0)
+
+
+def _drain(pumps: Sequence[_Pump], deadline: float) -> bool:
+    """Wait for the end of each pipe, which comes when the last process of the guest is gone."""
+    for pump in pumps:
+        while pump.thread.is_alive() and not pump.broken:
+            if time.monotonic() > deadline:
+                return False
+            pump.thread.join(0.05)
+            _stop_for(signal.sigtimedwait(_STOPPING, 0), pumps)
+    return True
 
 
 def _read_status(status_file: Path, console: _Console) -> int:
@@ -197,26 +223,14 @@ def _read_status(status_file: Path, console: _Console) -> int:
     return int(found.group(1))
 
 
-def _die_with_parent(mask: set[int]) -> Callable[[], None]:
-    libc = ctypes.CDLL(None, use_errno=True)
-    parent = os.getpid()
-
-    def prepare() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-    return prepare
-
-
 @contextlib.contextmanager
-def _blocked(signals: set[signal.Signals]) -> Iterator[set[int]]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+def signals_blocked() -> Iterator[None]:
+    """Keep the signals that would stop this script for `run`, which looks for them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
     try:
-        yield {int(number) for number in before}
+        yield
     finally:
-        for number in _STOPPING:
+        for number in _WAITED_FOR:
             # One that comes now has nothing left to stop.
             signal.sigtimedwait([number], 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -25,11 +25,14 @@ def prepare() -> Path:
     return kernel
 
 
-def run(job: guest.Job, scratch: Path, swap: Path | None = None) -> int:
+def run(kernel: Path, job: guest.Job, scratch: Path) -> int:
     """Run the job; ``scratch`` is an empty folder of this machine, which the caller removes."""
-    kernel = prepare()
     shutil.copy(_INIT, scratch / "init")
     guest.write_job(job, scratch)
+    swap = scratch / "swap"
+    if job.swap:
+        with swap.open("wb") as file:
+            file.truncate(job.swap)
 
     def argv(channels: guest.Channels) -> Sequence[str | Path]:
         return [
@@ -44,7 +47,7 @@ def run(job: guest.Job, scratch: Path, swap: Path | None = None) -> int:
             "ssl=null",
             f"ssl0=null,fd:{channels.stdout}",
             f"ssl1=null,fd:{channels.stderr}",
-            *([f"ubd0={swap}"] if swap else []),
+            *([f"ubd0={swap}"] if job.swap else []),
             f"uml_dir={scratch}/",
             "quiet",
             *_FASTER,
@@ -52,4 +55,4 @@ def run(job: guest.Job, scratch: Path, swap: Path | None = None) -> int:
             f"KERNEL_SCRATCH={scratch}",
         ]
 
-    return guest.run(argv, job, scratch / "status")
+    return guest.run(argv, job, scratch)
