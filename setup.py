@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
+from typing import ClassVar
 
 from setuptools import Command, setup
 from setuptools.command.build import build
@@ -24,12 +25,10 @@ class BuildInit(Command):
     """
 
     description = f"compile {SOURCE} to {PROGRAM}"
-    user_options = [("build-lib=", "d", "directory to build to"), ("inplace", "i", "build into the checkout")]
-    boolean_options = ["inplace"]
+    user_options: ClassVar[list[tuple[str, str, str]]] = [("build-lib=", "d", "directory to build to")]
 
     def initialize_options(self) -> None:
         self.build_lib: str | None = None
-        self.inplace = False
         self.editable_mode = False
 
     def finalize_options(self) -> None:
@@ -62,13 +61,13 @@ class BuildInit(Command):
         return {}
 
     def _program(self) -> Path:
-        if self.editable_mode or self.inplace or self.build_lib is None:
+        if self.editable_mode or self.build_lib is None:
             return Path(PROGRAM)
         return Path(self.build_lib, PROGRAM)
 
 
 class Build(build):
-    sub_commands = [*build.sub_commands, ("build_init", None)]
+    sub_commands: ClassVar = [*build.sub_commands, ("build_init", None)]
 
 
 setup(cffi_modules=["native/build_shim.py:ffibuilder"], cmdclass={"build": Build, "build_init": BuildInit})
