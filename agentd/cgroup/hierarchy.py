@@ -35,8 +35,7 @@ class Hierarchy:
     ``read_only``: whether that mount is. ``own``: this process's cgroup as a directory path below the mount,
     "/" for the mount itself, "" where the mount does not show it. ``options``: the mount's super options,
     such as ``nsdelegate``. ``v1_controllers``: each controller that is bound to a v1 hierarchy, with that
-    hierarchy's mount ("" where it is not mounted here). ``namespace_root``: whether our own cgroup is the
-    root of our cgroup namespace (or, which the text does not tell apart, the real root).
+    hierarchy's mount ("" where it is not mounted here).
     """
 
     kind: Literal["unified", "hybrid", "v1", "none"]
@@ -46,7 +45,6 @@ class Hierarchy:
     own: str
     options: frozenset[str]
     v1_controllers: dict[str, str]
-    namespace_root: bool = False
 
     @property
     def own_path(self) -> str:
@@ -106,7 +104,6 @@ def detect(
         below(own, mount.root),
         mount.options - {"rw", "ro"},
         v1,
-        own == "/",
     )
 
 
