@@ -207,7 +207,8 @@ class Subtree:
         return path == self.hierarchy.mount and self.hierarchy.mount_root == "/"
 
     def _cap(self, total: Limits) -> None:
-        facts = self.facts()
+        # A share is of what the cgroups above have: the subtree's own caps may be those of an earlier run.
+        facts = self._read_facts(os.path.dirname(self.path))
         offered = frozenset(control.read(self.fd, "cgroup.controllers").split())
         planned = plan(total, facts._replace(controllers=offered))
         reasons = planned.not_in_force | apply(self.fd, (*planned.before, *planned.after))
@@ -217,10 +218,11 @@ class Subtree:
     def facts(self) -> LimitFacts:
         """What leaves here can do, for ``plan``. Read once, and anew after ``reopen``."""
         if self._facts is None:
-            self._facts = self._read_facts()
+            self._facts = self._read_facts(self.path)
         return self._facts
 
-    def _read_facts(self) -> LimitFacts:
+    def _read_facts(self, bounded_from: str) -> LimitFacts:
+        mount = self.hierarchy.mount
         machine = parse_meminfo(_file("/proc/meminfo"))
         pid_limits = [_file("/proc/sys/kernel/pid_max"), _file("/proc/sys/kernel/threads-max")]
         # The subtree has a cgroup.type, and with it a leaf's files, unless it is the real root.
@@ -230,22 +232,12 @@ class Subtree:
             controllers=self.controllers,
             missing=self.missing,
             files=files if "cgroup.type" in files else None,
-            memory=smallest(self._upward("memory.max"), machine["memory"]),
-            swap=smallest(self._upward("memory.swap.max"), machine["swap"]),
-            pids=smallest([*self._upward("pids.max"), *pid_limits], 4_194_304),
+            memory=smallest(_upward(bounded_from, mount, "memory.max"), machine["memory"]),
+            swap=smallest(_upward(bounded_from, mount, "memory.swap.max"), machine["swap"]),
+            pids=smallest([*_upward(bounded_from, mount, "pids.max"), *pid_limits], 4_194_304),
             page_size=os.sysconf("SC_PAGE_SIZE"),
             device=block_device,
         )
-
-    def _upward(self, name: str) -> list[str]:
-        """The texts of ``name`` in the subtree and in each cgroup above it, up to the mount."""
-        texts = []
-        path = self.path
-        mount = self.hierarchy.mount
-        while path == mount or path.startswith(mount.rstrip("/") + "/"):
-            texts.append(_file(f"{path}/{name}"))
-            path = os.path.dirname(path)
-        return texts
 
     def plan(self, limits: Limits) -> LimitPlan:
         """``plan(limits, facts())``, kept for the next leaf with the same limits.
@@ -347,6 +339,15 @@ def _lock(dirfd: int) -> bool:
             return False
         else:
             return True
+
+
+def _upward(path: str, mount: str, name: str) -> list[str]:
+    """The texts of ``name`` in the cgroup at ``path`` and in each one above it, up to the mount."""
+    texts = []
+    while path == mount or path.startswith(mount.rstrip("/") + "/"):
+        texts.append(_file(f"{path}/{name}"))
+        path = os.path.dirname(path)
+    return texts
 
 
 def _file(path: str) -> str:
