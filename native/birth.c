@@ -146,6 +146,8 @@ int agentd_birth(struct agentd_birth *birth)
     if (birth->leaf_fd >= 0) {
         if (agentd_write_limits(birth->leaf_fd, birth->before, birth->n_before) && !birth->accept_limits)
             return stop_at(birth, AGENTD_LIMIT, 0);
+        if (birth->leaf_only)
+            return 0;
         if (birth->spawn.style != AGENTD_FORK && frozen(birth->events_fd))
             return stop_at(birth, AGENTD_FROZEN, EBUSY);
     }

@@ -127,13 +127,13 @@ static void set_descriptors(struct agentd_child *child)
 
 /* execvpe(3)'s rule over candidates made by the parent: ENOENT and ENOTDIR try the next one, EACCES
  * too but is remembered; anything else is the answer. */
+static void execute(struct agentd_child *child) __attribute__((noreturn));
 static void execute(struct agentd_child *child)
 {
-    const struct agentd_spawn *spawn = child->spawn;
     long worst = -ENOENT;
 
-    for (const char *const *path = spawn->candidates; *path; path++) {
-        long result = raw3(SYS_execve, *path, spawn->argv, spawn->envp);
+    for (char **path = child->candidates; *path; path++) {
+        long result = raw3(SYS_execve, *path, child->argv, child->envp);
         if (result == -EACCES)
             worst = result;
         else if (result != -ENOENT && result != -ENOTDIR)
@@ -164,5 +164,4 @@ void agentd_child_main(void *argument)
     if (spawn->cwd)
         must(child, AGENTD_CHDIR, raw1(SYS_chdir, spawn->cwd));
     execute(child);
-    fail(child, AGENTD_EXEC, -ENOENT);
 }

@@ -6,6 +6,9 @@
 
 struct agentd_child {
     const struct agentd_spawn *spawn;
+    char **candidates; /* NULL-terminated arrays into the blocks of spawn */
+    char **argv;
+    char **envp;
     int join_fd;      /* cgroup.procs of the leaf, to be joined before the exec; -1: born there, or no leaf */
     int error_fd;     /* fork style: where the error goes; -1: into `error`, which is shared memory */
     int reset_all;    /* nonzero: the parent's handlers were inherited (no CLONE_CLEAR_SIGHAND) */

@@ -58,9 +58,12 @@ enum agentd_session { AGENTD_SAME_GROUP = 0, AGENTD_NEW_GROUP = 1, AGENTD_NEW_SE
 
 struct agentd_spawn {
     /* in */
-    const char *const *candidates; /* paths to execve in turn, NULL-terminated */
-    char *const *argv;
-    char *const *envp;
+    const char *candidates; /* blocks of NUL-terminated strings: paths to execve in turn, */
+    const char *argv;       /* the arguments, */
+    const char *env;        /* and NAME=VALUE; each with its count */
+    int n_candidates;
+    int n_argv;
+    int n_env;
     const char *cwd;     /* NULL: stay */
     const int *pass_fds; /* descriptors from 3 up that stay open */
     int n_pass_fds;
@@ -100,6 +103,7 @@ struct agentd_birth {
     int n_after;
     int epoll_fd;     /* pidfd (one shot) and the leaf's events are registered here; -1: not */
     int accept_limits; /* nonzero: go on although a limit is not in force */
+    int leaf_only;     /* nonzero: stop once the leaf is made and its limits are written */
     int leaf_fd;      /* in: a leaf kept from an earlier call, or -1; out: its directory */
     /* out */
     int events_fd;    /* the leaf's cgroup.events */

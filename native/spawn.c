@@ -6,6 +6,7 @@
 #include <linux/sched.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -241,6 +242,62 @@ static int error_pipe(int ends[2])
     return 0;
 }
 
+static char **point_into(char **slots, const char *block, int n)
+{
+    for (int i = 0; i < n; i++) {
+        slots[i] = (char *)block;
+        block += strlen(block) + 1;
+    }
+    slots[n] = NULL;
+    return slots + n + 1;
+}
+
+/* The arrays that execve wants, in one allocation, which the caller frees (child->candidates). */
+static int lay_out_strings(struct agentd_child *child)
+{
+    const struct agentd_spawn *spawn = child->spawn;
+    size_t n = (size_t)spawn->n_candidates + (size_t)spawn->n_argv + (size_t)spawn->n_env + 3;
+    char **slots = malloc(n * sizeof *slots);
+
+    if (!slots)
+        return -1;
+    child->candidates = slots;
+    child->argv = point_into(child->candidates, spawn->candidates, spawn->n_candidates);
+    child->envp = point_into(child->argv, spawn->argv, spawn->n_argv);
+    (void)point_into(child->envp, spawn->env, spawn->n_env);
+    return 0;
+}
+
+static int clone_child(struct agentd_spawn *spawn, struct agentd_child *child)
+{
+    int ends[2] = {-1, -1};
+
+    if (spawn->placement == AGENTD_JOINED) {
+        child->join_fd = openat(spawn->cgroup_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+        if (child->join_fd < 0)
+            return stop_at(spawn, AGENTD_JOIN, errno);
+    }
+    if (spawn->style == AGENTD_FORK) {
+        if (error_pipe(ends) < 0)
+            return stop_at(spawn, AGENTD_PIPE, errno);
+        child->error_fd = ends[1];
+    }
+    int err = hand_over(child);
+    if (child->join_fd >= 0)
+        close(child->join_fd);
+    if (ends[1] >= 0)
+        close(ends[1]);
+    if (err)
+        (void)stop_at(spawn, AGENTD_THREAD, err);
+    if (spawn->error.stage != AGENTD_OK) {
+        if (ends[0] >= 0)
+            close(ends[0]);
+        return -1;
+    }
+    spawn->exec_fd = ends[0];
+    return 0;
+}
+
 /* Returns 0 with pid and pidfd set: the program runs (fork style: ask agentd_exec_result), or -1 with
  * error set. A pidfd that is set together with an error belongs to a child that is about to be a zombie:
  * the caller reaps it. */
@@ -253,7 +310,6 @@ int agentd_spawn(struct agentd_spawn *spawn)
         .parent = (int)getpid(),
         .sigmask = spawn->sigmask,
     };
-    int ends[2] = {-1, -1};
 
     spawn->pid = -1;
     spawn->pidfd = -1;
@@ -268,30 +324,11 @@ int agentd_spawn(struct agentd_spawn *spawn)
         pthread_sigmask(SIG_SETMASK, NULL, &now);
         memcpy(&child.sigmask, &now, sizeof child.sigmask);
     }
-    if (spawn->placement == AGENTD_JOINED) {
-        child.join_fd = openat(spawn->cgroup_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
-        if (child.join_fd < 0)
-            return stop_at(spawn, AGENTD_JOIN, errno);
-    }
-    if (spawn->style == AGENTD_FORK) {
-        if (error_pipe(ends) < 0)
-            return stop_at(spawn, AGENTD_PIPE, errno);
-        child.error_fd = ends[1];
-    }
-    int err = hand_over(&child);
-    if (child.join_fd >= 0)
-        close(child.join_fd);
-    if (ends[1] >= 0)
-        close(ends[1]);
-    if (err)
-        (void)stop_at(spawn, AGENTD_THREAD, err);
-    if (spawn->error.stage != AGENTD_OK) {
-        if (ends[0] >= 0)
-            close(ends[0]);
-        return -1;
-    }
-    spawn->exec_fd = ends[0];
-    return 0;
+    if (lay_out_strings(&child) < 0)
+        return stop_at(spawn, AGENTD_THREAD, ENOMEM);
+    int failed = clone_child(spawn, &child);
+    free(child.candidates);
+    return failed;
 }
 
 /* Blocks until a fork-style child has executed (returns 0) or failed (-1, error set); closes exec_fd. A

@@ -1,0 +1,246 @@
+"""The typed side of the shim's *birth*: make a leaf, write and read back its limits, spawn into it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agentd._shim import ffi, lib
+from agentd.linux.stages import STAGES
+
+
+class Style(enum.IntEnum):
+    """VFORK shares memory with the child until its exec and suspends only the shim's forking thread. FORK is
+    for leaves that an ancestor's ``cpu.max`` may keep from running (G32). LEGACY is for hosts where clone3 is
+    refused: the child joins its leaf by its own write, before the exec."""
+
+    VFORK = 0
+    FORK = 1
+    LEGACY = 2
+
+
+class Session(enum.IntEnum):
+    SAME_GROUP = 0
+    NEW_GROUP = 1
+    NEW_SESSION = 2
+
+
+PLACEMENTS = ("none", "born", "joined")
+
+
+class Write(Protocol):
+    """One limit to write: ``expect`` is what the kernel reads back when it took effect, None when any."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def expect(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A limit that is not in force: ``errno`` of the write or 0, and what the file reads."""
+
+    index: int
+    errno: int
+    read_back: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What to execute. ``candidates`` are tried in turn, as execvpe(3) does with PATH. ``env`` None
+    means the environment of this process. ``sigmask`` is the kernel's set; None: the calling thread's."""
+
+    candidates: Sequence[bytes]
+    argv: Sequence[bytes]
+    env: Mapping[bytes, bytes]
+    cwd: bytes | None = None
+    stdio: tuple[int, int, int] = (-1, -1, -1)
+    pass_fds: Sequence[int] = ()
+    session: Session = Session.NEW_SESSION
+    terminal: bool = False
+    no_new_privs: bool = False
+    death_signal: int = 9
+    sigmask: int | None = None
+
+
+class Birth:
+    """One child's way into the world; may be run again after a refusal, with another style.
+
+    After `run`: ``pid``, ``pidfd`` (-1 when nothing was cloned), ``leaf_fd``, ``events_fd``, ``exec_fd`` (FORK
+    style: ask `exec_result`), ``placement``; after a refusal ``stage`` and ``errno``, and `refused` limits.
+    The descriptors are the caller's.
+    """
+
+    __slots__ = ("_after", "_before", "_keep", "_raw")
+
+    def __init__(
+        self,
+        image: Image,
+        *,
+        parent_fd: int = -1,
+        name: str = "",
+        before: Sequence[Write] = (),
+        after: Sequence[Write] = (),
+        epoll_fd: int = -1,
+        style: Style = Style.VFORK,
+        accept_limits: bool = False,
+    ) -> None:
+        raw = ffi.new("struct agentd_birth *")
+        keep: list[Any] = []
+
+        def text(value: bytes) -> Any:
+            held = ffi.new("char[]", value)
+            keep.append(held)
+            return held
+
+        def block(strings: Sequence[bytes]) -> Any:
+            return text(b"\0".join(strings) + b"\0")
+
+        spawn = raw.spawn
+        spawn.candidates, spawn.n_candidates = block(image.candidates), len(image.candidates)
+        spawn.argv, spawn.n_argv = block(image.argv), len(image.argv)
+        variables = [b"%b=%b" % item for item in image.env.items()]
+        spawn.env, spawn.n_env = block(variables), len(variables)
+        if image.cwd is not None:
+            spawn.cwd = text(image.cwd)
+        if image.pass_fds:
+            passed = ffi.new("int[]", list(image.pass_fds))
+            keep.append(passed)
+            spawn.pass_fds, spawn.n_pass_fds = passed, len(image.pass_fds)
+        spawn.stdio = image.stdio
+        spawn.session = image.session
+        spawn.terminal = image.terminal
+        spawn.no_new_privs = image.no_new_privs
+        spawn.death_signal = image.death_signal
+        if image.sigmask is not None:
+            spawn.own_mask, spawn.sigmask = 1, image.sigmask
+        spawn.style = style
+        raw.parent_fd = parent_fd
+        raw.name = text(name.encode())
+        raw.leaf_fd = raw.events_fd = -1
+        raw.epoll_fd = epoll_fd
+        raw.accept_limits = accept_limits
+        self._before = _writes(before, text, keep)
+        self._after = _writes(after, text, keep)
+        raw.before, raw.n_before = self._before, len(before)
+        raw.after, raw.n_after = self._after, len(after)
+        self._raw = raw
+        self._keep = keep
+
+    def run(self) -> bool:
+        """True: the child runs (FORK style: it was cloned). False: see stage and errno; the leaf is kept."""
+        return int(lib.agentd_birth(self._raw)) == 0
+
+    def make_leaf(self) -> bool:
+        """Only make the leaf and write its limits; `run` goes on from there. False: see stage and errno."""
+        self._raw.leaf_only = 1
+        made = int(lib.agentd_birth(self._raw)) == 0
+        self._raw.leaf_only = 0
+        return made
+
+    def undo(self) -> None:
+        """Close and remove the leaf of a refused birth. The caller has reaped any child before."""
+        lib.agentd_birth_undo(self._raw)
+
+    def rename(self, name: str) -> None:
+        held = ffi.new("char[]", name.encode())
+        self._keep.append(held)
+        self._raw.name = held
+
+    def use(self, style: Style) -> None:
+        self._raw.spawn.style = style
+
+    def accept_limits(self) -> None:
+        """Go on although limits are refused: whoever asks for this reports them."""
+        self._raw.accept_limits = 1
+
+    def adopt_parent(self, parent_fd: int) -> None:
+        """Make the leaf in another directory: the subtree was made again."""
+        self._raw.parent_fd = parent_fd
+
+    @property
+    def pid(self) -> int:
+        return int(self._raw.spawn.pid)
+
+    @property
+    def pidfd(self) -> int:
+        return int(self._raw.spawn.pidfd)
+
+    @property
+    def leaf_fd(self) -> int:
+        return int(self._raw.leaf_fd)
+
+    @property
+    def events_fd(self) -> int:
+        return int(self._raw.events_fd)
+
+    @property
+    def exec_fd(self) -> int:
+        return int(self._raw.spawn.exec_fd)
+
+    @property
+    def placement(self) -> str:
+        return PLACEMENTS[self._raw.spawn.placement]
+
+    @property
+    def stage(self) -> str:
+        return STAGES[self._raw.spawn.error.stage]
+
+    @property
+    def errno(self) -> int:
+        return int(self._raw.spawn.error.err)
+
+    def refused_before(self) -> list[Refused]:
+        return _refused(self._before, self._raw.n_before)
+
+    def refused_after(self) -> list[Refused]:
+        return _refused(self._after, self._raw.n_after)
+
+
+def exec_result(exec_fd: int) -> tuple[str, int] | None:
+    """Wait for a FORK-style child's exec: None when it runs, else (stage, errno). Closes ``exec_fd``."""
+    error = ffi.new("struct agentd_error *")
+    if lib.agentd_exec_result(exec_fd, error) == 0:
+        return None
+    return STAGES[error.stage], int(error.err)
+
+
+def write_limits(directory_fd: int, writes: Sequence[Write]) -> list[Refused]:
+    """Write limits on a cgroup and read each back; what is not in force comes back. Raises nothing."""
+    keep: list[Any] = []
+
+    def text(value: bytes) -> Any:
+        held = ffi.new("char[]", value)
+        keep.append(held)
+        return held
+
+    raw = _writes(writes, text, keep)
+    if writes:
+        lib.agentd_write_limits(directory_fd, raw, len(writes))
+    return _refused(raw, len(writes))
+
+
+def _writes(writes: Sequence[Write], text: Any, keep: list[Any]) -> Any:
+    if not writes:
+        return ffi.NULL
+    raw = ffi.new("struct agentd_write[]", len(writes))
+    keep.append(raw)
+    for slot, write in zip(raw, writes, strict=True):
+        slot.file = text(write.file.encode())
+        slot.value = text(write.value.encode())
+        if write.expect is not None:
+            slot.expect = text(write.expect.encode())
+    return raw
+
+
+def _refused(raw: Any, count: int) -> list[Refused]:
+    return [
+        Refused(index, raw[index].err, ffi.string(raw[index].readback).decode(errors="replace"))
+        for index in range(count)
+        if raw[index].err or raw[index].differs
+    ]

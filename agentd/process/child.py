@@ -1,0 +1,227 @@
+"""One live process and what agentd knows of it; for callers, a handle to wait on and to stop."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from agentd.cgroup.limits import Limits
+from agentd.errors import AgentdError
+from agentd.linux import signals
+from agentd.linux.end import Ending, UsageFiles
+from agentd.linux.status import Status
+from agentd.process.ladder import KILL_NOW, Ladder
+from agentd.process.left_behind import LeftBehind
+from agentd.process.report import Enforcement, Event, LimitsReport, Report
+from agentd.process.streams import Reading
+from agentd.process.timers import Timer
+from agentd.process.verdict import CANCELLED, OURS, Intent
+
+if TYPE_CHECKING:
+    from agentd.process.reaper import Reaper
+
+
+class Leaf:
+    """Where a child lives: ``path`` for people, the descriptors for us, ``cgroup`` as /proc shows it."""
+
+    __slots__ = ("cgroup", "events_fd", "fd", "name", "parent_fd", "path")
+
+    def __init__(self, name: str, path: str, cgroup: str, fd: int, events_fd: int, parent_fd: int) -> None:
+        self.name = name
+        self.path = path
+        self.cgroup = cgroup
+        self.fd = fd
+        self.events_fd = events_fd
+        self.parent_fd = parent_fd
+
+
+class Child:
+    """A child that was spawned. Made by `Supervisor.spawn`; its methods may be called from any thread.
+
+    ``pid`` is its OS pid; ``id`` names the run for good. Everything with a leading underscore belongs to the
+    loop's thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        name: str,
+        argv: tuple[str, ...],
+        cwd: str,
+        pid: int,
+        pidfd: int,
+        leaf: Leaf | None,
+        limits: Limits,
+        limits_report: LimitsReport,
+        enforcement: Enforcement,
+        own_group: bool,
+        grace: float,
+        background: str,
+        started: float,
+        started_wall: float,
+        on_exit: Callable[[Report], object] | None,
+        readings: dict[str, Reading],
+        reaper: Reaper,
+        files: UsageFiles,
+        terminal_fd: int = -1,
+    ) -> None:
+        self.id = run_id
+        self.name = name
+        self.argv = argv
+        self.cwd = cwd
+        self.pid = pid
+        self.limits = limits
+        self.grace = grace
+        self.terminal_fd = terminal_fd
+        self._pidfd = pidfd
+        self._leaf = leaf
+        self._limits_report = limits_report
+        self._enforcement = enforcement
+        self._own_group = own_group
+        self._background = background
+        self._started = started
+        self._started_wall = started_wall
+        self._on_exit = on_exit
+        self._readings = readings
+        self._reaper = reaper
+        self._files = files
+        self._owner = os.getpid()
+        self._ending = Ending(
+            pid=pid,
+            pidfd=pidfd,
+            leaf_fd=leaf.fd if leaf else -1,
+            events_fd=leaf.events_fd if leaf else -1,
+            parent_fd=leaf.parent_fd if leaf else -1,
+            name=leaf.name if leaf else "",
+            own_group=own_group,
+        )
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._report: Report | None = None
+        self._intent: Intent | None = None
+        self._interrupted_at: float | None = None
+        self._ladder: Ladder | None = None
+        self._ladder_since = 0.0
+        self._status: Status | None = None
+        self._exited = 0.0
+        self._ended_wall = 0.0
+        self._escaped = False
+        self._named: list[LeftBehind] | None = None
+        self._left_count = 0
+        self._signalled: set[int] = set()
+        self._kill_since: float | None = None
+        self._drain_until: float | None = None
+        self._emptied: float | None = None
+        self._remove_until: float | None = None
+        self._events: list[Event] = []
+        self._timers: list[Timer] = []
+        self._last_output = started
+
+    def __repr__(self) -> str:
+        state = "ended" if self._done.is_set() else "running"
+        return f"<agentd.Child {self.name} pid {self.pid} {state}>"
+
+    @property
+    def leaf(self) -> str | None:
+        """The path of its leaf, None where there is none."""
+        return self._leaf.path if self._leaf else None
+
+    @property
+    def report(self) -> Report | None:
+        """The report once the run is over, else None."""
+        return self._report
+
+    def wait(self, timeout: float | None = None) -> Report:
+        """The report, once the run is over: the command ended and nothing of it is left.
+
+        ``timeout`` is in seconds, 0 only looks; TimeoutError when it passes. Waiting changes nothing of what
+        it waits for: neither a wait that times out nor one that is interrupted ends or hurts the run. Any
+        number of threads may wait.
+        """
+        if os.getpid() != self._owner:
+            raise AgentdError(f"run {self.name} belongs to process {self._owner}: only that one can wait for it")
+        if not self._done.wait(timeout):
+            raise TimeoutError(f"run {self.name} (pid {self.pid}) has not ended within {timeout} s")
+        assert self._report is not None
+        return self._report
+
+    def poll(self) -> Report | None:
+        """The report if the run is over, else None. Never waits."""
+        return self._report if self._done.is_set() else None
+
+    def stop(self, cause: str = "operator", *, grace: float | None = None, asked_by: int | None = None) -> None:
+        """Ask the child to end: TERM to its group now, SIGKILL to its whole leaf after ``grace`` seconds (its
+        own grace if None; 0 kills at once). Returns at once; `wait` tells the end.
+
+        ``cause`` is recorded before any signal, and the first one stands. A child that has ended keeps its
+        own verdict; what it left behind is killed. Calling it again with a shorter grace shortens it.
+        """
+        if cause not in OURS:
+            raise ValueError(f"cause {cause!r} is none of {', '.join(sorted(OURS))}")
+        if os.getpid() != self._owner or self._done.is_set():
+            return
+        seconds = self.grace if grace is None else grace
+        self._record(cause, asked_by)
+        ladder = Ladder.with_grace(seconds)
+        self._reaper.post(lambda now: self._reaper.begin_ladder(self, ladder, now))
+
+    def kill(self, cause: str = "operator") -> None:
+        """End it now: SIGKILL to the whole leaf. The same as ``stop(cause, grace=0)``."""
+        self.stop(cause, grace=0)
+
+    def send_signal(self, number: int) -> bool:
+        """Pass a signal on to the child itself. False when it has ended. It is no intent of agentd's: a child
+        that dies of it is reported as ended by a signal. Use `stop` to end a run."""
+        if os.getpid() != self._owner:
+            return False
+        with self._lock:
+            if self._done.is_set() or self._pidfd < 0:
+                return False
+            return signals.send(self._pidfd, number)
+
+    def send_signal_to_group(self, number: int) -> bool:
+        """Pass a signal on to the child's process group, as a terminal would; to the child alone where it
+        leads no group of its own. False when there is nobody."""
+        if os.getpid() != self._owner:
+            return False
+        with self._lock:
+            if self._done.is_set() or self._pidfd < 0:
+                return False
+            if self._own_group and (sent := signals.send_group(self._pidfd, number)) is not None:
+                return sent
+            return signals.send(self._pidfd, number)
+
+    def note_interrupt(self) -> None:
+        """The terminal sent Ctrl-C to the child's group: remembered for the verdict, nothing is sent."""
+        self._interrupted_at = time.monotonic()
+
+    def _record(self, cause: str, asked_by: int | None) -> None:
+        """The intent, before any signal; not for a child that has ended already."""
+        with self._lock:
+            if self._intent is not None or self._status is not None or self._pidfd < 0:
+                return
+            if _has_ended(self._pidfd):
+                return
+            self._intent = Intent(cause, time.monotonic(), asked_by)
+        what = "asked to end" if cause in CANCELLED else "limit of time reached"
+        self._note(what, cause)
+
+    def _note(self, kind: str, detail: str = "") -> None:
+        self._events.append(Event(round(time.monotonic() - self._started, 6), kind, detail))
+
+    def _touched(self) -> None:
+        self._last_output = time.monotonic()
+
+
+def _has_ended(pidfd: int) -> bool:
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+__all__ = ["KILL_NOW", "Child", "Leaf"]

@@ -1,0 +1,100 @@
+"""The last step of a run: from what was observed to the report, then the waiters and the owner's callback."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from agentd.cgroup.usage import parse_usage
+from agentd.linux.status import UNKNOWN
+from agentd.process.ladder import KILL_NOW
+from agentd.process.report import Report, StreamTail, Teardown
+from agentd.process.verdict import MemoryEvents, Observed, decide
+
+if TYPE_CHECKING:
+    from agentd.process.child import Child
+    from agentd.process.reaper import Reaper
+
+_INTERRUPT_COUNTS_FOR = 5.0
+_TOO_LOW = 512 * 1024
+"""A memory limit below this lets no dynamically linked program through its exec (measured: 64 KiB kills,
+128 KiB runs a static one)."""
+
+
+def conclude(reaper: Reaper, child: Child, now: float, *, removed: bool | None, stuck: tuple[str, ...]) -> None:
+    """Make the report and hand it out. Nothing of the child is touched after it."""
+    ended = child._status is not None
+    if not ended:
+        child._exited = now
+        child._ended_wall = time.time()
+    usage = parse_usage(child._ending.texts)
+    memory = usage.get("memory", {})
+    status = child._status or UNKNOWN
+    verdict = decide(
+        Observed(
+            status,
+            child._intent,
+            memory_events(memory),
+            escaped=child._escaped,
+            interrupted=_interrupted(child),
+            executed=_executed(child, memory),
+        )
+    )
+    waited = (child._emptied if child._emptied is not None else now) - child._exited
+    killed = child._signalled - {child.pid} if child._ladder is KILL_NOW and child._intent is None else child._signalled
+    for reading in child._readings.values():
+        reaper.drop_stream(reading)
+    report = Report(
+        id=child.id,
+        name=child.name,
+        argv=child.argv,
+        cwd=child.cwd,
+        pid=child.pid,
+        started=child._started_wall,
+        ended=child._ended_wall,
+        duration=child._exited - child._started,
+        verdict=verdict,
+        limits=child._limits_report,
+        enforcement=child._enforcement,
+        teardown=Teardown(not stuck, len(killed), round(max(0.0, waited), 6), removed, stuck),
+        usage=usage,
+        events=tuple(child._events),
+        left_behind=tuple(child._named or ()),
+        left_behind_count=child._left_count,
+        tails={
+            name: StreamTail(reading.tail.bytes, reading.tail.total, reading.at_end and not reading.lost)
+            for name, reading in child._readings.items()
+        },
+        intent=child._intent,
+    )
+    reaper.deregister(child)
+    with child._lock:
+        child._report = report
+        child._pidfd = -1
+        child._done.set()
+    if child._on_exit is not None:
+        reaper.call_back(child._on_exit, report)
+
+
+def memory_events(memory: dict[str, Any]) -> MemoryEvents:
+    """A leaf is used for one run only, so its counters began at zero (G57)."""
+    local = memory.get("local")
+    return MemoryEvents(
+        memory.get("oom", 0),
+        memory.get("oom_kill", 0),
+        memory.get("oom_group_kill", 0),
+        local.get("oom") if isinstance(local, dict) else None,
+    )
+
+
+def _interrupted(child: Child) -> bool:
+    at = child._interrupted_at
+    return at is not None and child._exited - at <= _INTERRUPT_COUNTS_FOR
+
+
+def _executed(child: Child, memory: dict[str, Any]) -> bool:
+    """Whether it can have got through its exec before the OOM killer met it."""
+    if not memory.get("oom_kill"):
+        return True
+    limit = child._limits_report.in_force.get("memory_max")
+    return not (isinstance(limit, str) and limit.isdigit() and int(limit) < _TOO_LOW)

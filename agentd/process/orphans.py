@@ -1,0 +1,64 @@
+"""Zombies that this process adopted as subreaper or PID 1: reaped at once, since each counts against the
+pids.max of its leaf (G42), and never one whose status somebody else waits for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from agentd.linux import proc, status
+from agentd.process.members import in_leaf
+
+if TYPE_CHECKING:
+    from agentd.process.reaper import Reaper
+
+_AT_ONCE = 10_000
+
+
+def reap(reaper: Reaper) -> None:
+    """Reap what is ours to reap now. Raises nothing."""
+    if reaper.owns_process:
+        _reap_everything(reaper)
+    else:
+        _reap_of_leaves(reaper)
+
+
+def _reap_everything(reaper: Reaper) -> None:
+    """The process is agentd's alone: every zombie child that is not tracked is an orphan."""
+    for _ in range(_AT_ONCE):
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if found is None:
+            return
+        if found.si_pid in reaper.tracked_pids():
+            # It hides those behind it (G51): its own end comes by its pidfd, and brings us here again.
+            _reap_listed(reaper, lambda _cgroup: True)
+            return
+        _consume(found.si_pid)
+
+
+def _reap_of_leaves(reaper: Reaper) -> None:
+    """Embedded in a program that is a subreaper: only zombies whose cgroup is one of our leaves, known by
+    their own /proc/PID/cgroup, which outlives the leaf's removal."""
+    leaves = [child._leaf.cgroup for child in reaper.children() if child._leaf is not None]
+    _reap_listed(reaper, lambda cgroup: any(in_leaf(cgroup, leaf) for leaf in leaves))
+
+
+def _reap_listed(reaper: Reaper, ours: Callable[[str], bool]) -> None:
+    me = os.getpid()
+    tracked = reaper.tracked_pids()
+    for stat in proc.all_stats():
+        if stat.ppid == me and stat.state == "Z" and stat.pid not in tracked:
+            cgroup = proc.cgroup(stat.pid)
+            if cgroup is not None and ours(cgroup):
+                _consume(stat.pid)
+
+
+def _consume(pid: int) -> None:
+    try:
+        status.reap_pid(pid)
+    except OSError:
+        return

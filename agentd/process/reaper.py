@@ -1,0 +1,291 @@
+"""The shared reaper: one loop in the process that sees every tracked child end and tells its owner.
+
+Tracked children are waited for by pidfd, so a status that some other component waits for is never consumed,
+and any number of Supervisors share the loop. Nothing polls: it sleeps in epoll on pidfds, on the leaves'
+events, on captured streams and on its mailbox, until the next deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from agentd.process import ending, orphans, watch
+from agentd.process.child import Child
+from agentd.process.ladder import Ladder
+from agentd.process.report import Report
+from agentd.process.streams import Reading
+from agentd.process.timers import Action, Timer, Timers
+
+
+class Reaper:
+    """The loop, its thread and the routes from descriptors to children. Made by `shared`, once a process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.owns_process = False
+        self.timers = Timers()
+        self._epoll = select.epoll()
+        self.epoll_fd = self._epoll.fileno()
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._wake_fd, select.EPOLLIN)
+        self._lock = threading.Lock()
+        self._routes: dict[int, Child] = {}
+        self._leaf_routes: dict[int, Child] = {}
+        self._streams: dict[int, Reading] = {}
+        self._early: set[int] = set()
+        self._births = 0
+        self._orphans_due = False
+        self._mailbox: deque[Action] = deque()
+        self._asleep = False
+        self._callbacks: deque[tuple[Callable[[Report], object], Report]] = deque()
+        self._callback_ready: threading.Semaphore | None = None
+        self._thread: threading.Thread | None = None
+
+    # -- for any thread ---------------------------------------------------------------------------------
+
+    def post(self, action: Action) -> None:
+        """Have ``action(now)`` run in the loop, soon and in order."""
+        self._mailbox.append(action)
+        if self._asleep:
+            self._wake()
+
+    def start(self) -> None:
+        """Start the loop's thread if it does not run yet."""
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._loop, name="agentd-reaper", daemon=True)
+                    self._thread.start()
+
+    def track(self, child: Child) -> None:
+        """Route the end of a child that was just spawned. Its pidfd is in the epoll set since its birth; an
+        end that came before this call is not lost."""
+        pidfd = child._pidfd
+        with self._lock:
+            self._routes[pidfd] = child
+            if child._leaf is not None:
+                self._leaf_routes[child._leaf.events_fd] = child
+            early = pidfd in self._early
+            self._early.discard(pidfd)
+        if early:
+            self.post(lambda now: ending.exited(self, child, now))
+        if child._readings or watch.needed(child.limits):
+            self.post(lambda now: self._attend(child, now))
+
+    @contextlib.contextmanager
+    def birth(self) -> Iterator[None]:
+        """While a child is between its clone and `track`, no zombie is taken for an orphan."""
+        with self._lock:
+            self._births += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._births -= 1
+                due = self._orphans_due and not self._births
+            if due:
+                self.adopt_orphans()
+
+    def reap_orphans(self) -> None:
+        """In the loop's thread: reap what this process adopted, or leave it for the end of a birth."""
+        with self._lock:
+            self._orphans_due = self._births > 0
+        if not self._orphans_due:
+            orphans.reap(self)
+
+    def tracked_pids(self) -> set[int]:
+        with self._lock:
+            return {child.pid for child in self._routes.values()}
+
+    def children(self) -> list[Child]:
+        with self._lock:
+            return list(self._routes.values())
+
+    def adopt_orphans(self) -> None:
+        """Reap, soon, the zombies that were handed to this process by the death of their parents."""
+        self.post(lambda _now: self.reap_orphans())
+
+    # -- for the loop's thread --------------------------------------------------------------------------
+
+    def begin_ladder(self, child: Child, ladder: Ladder, now: float) -> None:
+        self._guarded(child, lambda: ending.begin_ladder(self, child, ladder, now))
+
+    def at(self, child: Child, when: float, action: Callable[[float], None]) -> Timer:
+        """``action(now)`` for a child at a time, unless it is over by then."""
+        timer = self.timers.add(when, lambda now: self._guarded(child, lambda: action(now)))
+        child._timers.append(timer)
+        if len(child._timers) > 32:
+            child._timers = [kept for kept in child._timers if kept.action is not None]
+        return timer
+
+    def rearm(self, child: Child) -> None:
+        """Wait for the pidfd again, after a wake-up that was none."""
+        with contextlib.suppress(OSError):
+            self._epoll.modify(child._pidfd, select.EPOLLIN | select.EPOLLONESHOT)
+
+    def deregister(self, child: Child) -> None:
+        """Drop a child's routes. Its descriptors may be closed already."""
+        with self._lock:
+            self._routes.pop(child._pidfd, None)
+            if child._leaf is not None:
+                self._leaf_routes.pop(child._leaf.events_fd, None)
+        for timer in child._timers:
+            timer.cancel()
+        child._timers.clear()
+
+    def drop_stream(self, reading: Reading) -> None:
+        """Stop reading; closes our end."""
+        if self._streams.pop(reading.fd, None) is not None:
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(reading.fd)
+        reading.close()
+
+    def call_back(self, callback: Callable[[Report], object], report: Report) -> None:
+        """Run an owner's callback in a thread of its own kind: one that blocks holds up later callbacks, and
+        neither the loop nor a deadline."""
+        if self._callback_ready is None:
+            self._callback_ready = threading.Semaphore(0)
+            threading.Thread(target=self._serve_callbacks, name="agentd-callbacks", daemon=True).start()
+        self._callbacks.append((callback, report))
+        self._callback_ready.release()
+
+    # -- inside -----------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_write(self._wake_fd, 1)
+
+    def _attend(self, child: Child, now: float) -> None:
+        """What a child needs besides its pidfd: streams to read, clocks to watch."""
+        if child._done.is_set():
+            return
+        for reading in child._readings.values():
+            if reading.sink is not None:
+                reading.start_relay(lambda: self.post(lambda now: self._stream_ended(child, now)))
+            elif reading.fd >= 0:
+                os.set_blocking(reading.fd, False)
+                self._streams[reading.fd] = reading
+                self._epoll.register(reading.fd, select.EPOLLIN)
+        watch.start(self, child, now)
+
+    def _stream_ended(self, child: Child, now: float) -> None:
+        if child._status is not None:
+            self._guarded(child, lambda: ending.proceed(self, child, now))
+
+    def _read(self, reading: Reading) -> None:
+        reading.read_ready()
+        if reading.at_end:
+            self.drop_stream(reading)
+
+    def _loop(self) -> None:
+        # The process's own handlers are the main thread's: none is ever to interrupt this one.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while True:
+            self._pass()
+
+    def _pass(self) -> None:
+        """One pass: what was written is read before an end is handled, then the mailbox, then deadlines."""
+        self._asleep = True
+        at = self.timers.next_at()
+        timeout = None if at is None else max(0.0, at - time.monotonic())
+        ready = self._epoll.poll(0 if self._mailbox else timeout)
+        self._asleep = False
+        now = time.monotonic()
+        ended: list[Child] = []
+        emptied: list[Child] = []
+        for fd, _ in ready:
+            reading = self._streams.get(fd)
+            if reading is not None:
+                self._read(reading)
+            elif fd == self._wake_fd:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(fd)
+            else:
+                self._sort(fd, ended, emptied)
+        for child in ended:
+            self._guarded(child, lambda child=child: ending.exited(self, child, now))  # type: ignore[misc]
+        for child in emptied:
+            self._guarded(child, lambda child=child: ending.leaf_changed(self, child, now))  # type: ignore[misc]
+        for _ in range(len(self._mailbox)):
+            self._mailbox.popleft()(now)
+        for action in self.timers.due(now):
+            action(now)
+
+    def _sort(self, fd: int, ended: list[Child], emptied: list[Child]) -> None:
+        with self._lock:
+            child = self._routes.get(fd)
+            leaf_of = self._leaf_routes.get(fd)
+            if child is None and leaf_of is None:
+                self._early.add(fd)  # born and gone before its owner could register it
+        if child is not None:
+            ended.append(child)
+        elif leaf_of is not None:
+            emptied.append(leaf_of)
+
+    def _guarded(self, child: Child, step: Callable[[], None]) -> None:
+        """A defect in one child's handling must not take the loop, and every other child, with it."""
+        if child._done.is_set():
+            return
+        try:
+            step()
+        except Exception:
+            import traceback
+
+            ending.abandon(self, child, traceback.format_exc())
+
+    def _serve_callbacks(self) -> None:
+        assert self._callback_ready is not None
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while True:
+            self._callback_ready.acquire()
+            callback, report = self._callbacks.popleft()
+            try:
+                callback(report)
+            except Exception:
+                sys.excepthook(*sys.exc_info())
+
+    def close_in_fork(self) -> None:
+        """In a forked copy of this process: close what it inherited, above all the leaves, whose locks would
+        otherwise outlive their owner. Nothing is signalled, waited for or removed."""
+        fds = {self._wake_fd, *self._routes, *self._leaf_routes, *self._streams}
+        fds |= {child._leaf.fd for child in self._routes.values() if child._leaf is not None}
+        for child in self._routes.values():
+            child._pidfd = -1
+        with contextlib.suppress(OSError):
+            self._epoll.close()
+        for fd in fds:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+_shared: Reaper | None = None
+_shared_lock = threading.Lock()
+
+
+def shared() -> Reaper:
+    """The one Reaper of this process."""
+    global _shared
+    if _shared is None:
+        with _shared_lock:
+            if _shared is None:
+                _shared = Reaper()
+    return _shared
+
+
+def _after_fork_in_child() -> None:
+    global _shared, _shared_lock
+    _shared_lock = threading.Lock()
+    if _shared is not None:
+        inherited, _shared = _shared, None
+        inherited.close_in_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

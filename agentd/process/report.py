@@ -1,0 +1,162 @@
+"""What is known of a run at its end. ``to_dict()`` is the JSON of ``--report``: agentd/report.schema.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from agentd.process.left_behind import LeftBehind
+from agentd.process.verdict import Intent, Verdict, exit_code
+
+VERSION = 1
+"""Of the schema: fields are only ever added."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsReport:
+    """``asked`` as it was asked; ``in_force`` as the kernel reads it; ``why_not`` for each that is not."""
+
+    asked: Mapping[str, str | float]
+    in_force: Mapping[str, str | float]
+    why_not: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, object]:
+        return {"asked": dict(self.asked), "in_force": dict(self.in_force), "why_not": dict(self.why_not)}
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcement:
+    """How the run was held. ``containment``: cgroup (a leaf), session+subreaper, or session. ``placement``:
+    born, joined or none. ``notes``: what this host could not give, a line each."""
+
+    containment: str
+    cgroup: str | None
+    leaf: str | None
+    placement: str
+    hierarchy: str
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "containment": self.containment,
+            "cgroup": self.cgroup,
+            "leaf": self.leaf,
+            "placement": self.placement,
+            "hierarchy": self.hierarchy,
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Teardown:
+    """``complete``: nothing of the run is left, proven. ``killed``: distinct processes seen alive when agentd
+    signalled. ``waited``: seconds from the command's end to the proof. ``stuck``: what could not be ended.
+    """
+
+    complete: bool
+    killed: int
+    waited: float
+    leaf_removed: bool | None
+    stuck: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "complete": self.complete,
+            "killed": self.killed,
+            "waited": self.waited,
+            "leaf_removed": self.leaf_removed,
+            "stuck": list(self.stuck),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTail:
+    """The last bytes of a captured stream. ``bytes``: how many came in all; ``complete``: read to its end."""
+
+    tail: bytes
+    total: int
+    complete: bool
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "tail": self.tail.decode(errors="replace"),
+            "bytes": self.total,
+            "truncated": self.total > len(self.tail),
+            "complete": self.complete,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened during the run; ``at`` is seconds since its start."""
+
+    at: float
+    kind: str
+    detail: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        return {"at": self.at, "kind": self.kind, "detail": self.detail}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Of one run. ``started`` and ``ended`` are seconds since the epoch (the wall clock, which may be set);
+    ``duration`` is seconds on the monotonic clock."""
+
+    id: str
+    name: str
+    argv: tuple[str, ...]
+    cwd: str
+    pid: int | None
+    started: float
+    ended: float
+    duration: float
+    verdict: Verdict
+    limits: LimitsReport
+    enforcement: Enforcement
+    teardown: Teardown
+    usage: Mapping[str, object] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+    left_behind: tuple[LeftBehind, ...] = ()
+    left_behind_count: int = 0
+    tails: Mapping[str, StreamTail] = field(default_factory=dict)
+    intent: Intent | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the command ended by itself with code 0."""
+        return self.verdict.cause == "ok"
+
+    @property
+    def exit_code(self) -> int:
+        """What ``agentd run`` exits with for this run."""
+        return exit_code(self.verdict, self.intent)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data, ready for JSON."""
+        return {
+            "version": VERSION,
+            "id": self.id,
+            "name": self.name,
+            "argv": list(self.argv),
+            "cwd": self.cwd,
+            "pid": self.pid,
+            "started": _timestamp(self.started),
+            "ended": _timestamp(self.ended),
+            "duration": round(self.duration, 6),
+            "verdict": self.verdict.to_dict(),
+            "exit_code": self.exit_code,
+            "usage": dict(self.usage),
+            "limits": self.limits.to_dict(),
+            "events": [event.to_dict() for event in self.events],
+            "left_behind": [process.to_dict() for process in self.left_behind],
+            "left_behind_count": self.left_behind_count,
+            "enforcement": self.enforcement.to_dict(),
+            "teardown": self.teardown.to_dict(),
+            "tails": {stream: tail.to_dict() for stream, tail in self.tails.items()},
+        }
+
+
+def _timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,115 @@
+"""What becomes of a child's standard streams, and how much of them is kept."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agentd.errors import UsageError
+from agentd.process.tail import Tail
+
+DEVNULL = -3  # the values that subprocess gives these names
+STDOUT = -2
+
+Sink = int | Callable[[bytes], object]
+
+_CHUNK = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Read a stream of the child: keep its last ``tail`` bytes for the report and, with ``sink``, pass every
+    byte on, to a descriptor or a callable, in order. A sink that blocks holds up the child, and nothing else:
+    it is served by a thread of its own. Memory is constant in either case.
+
+    Not promised: what is written after the run's end, or more than two seconds of a sink's slowness then; the
+    report's tail says whether it is complete.
+    """
+
+    tail: int = 65536
+    sink: Sink | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.tail, bool) or not isinstance(self.tail, int) or not 0 <= self.tail <= 1 << 30:
+            raise UsageError(f"tail {self.tail!r} is not a number of bytes from 0 to 1 GiB")
+        if self.sink is not None and not isinstance(self.sink, int) and not callable(self.sink):
+            raise UsageError(f"sink {self.sink!r} is neither a descriptor nor a callable")
+
+
+Target = int | Capture | None
+
+
+class Reading:
+    """One captured stream: its tail, and whether its end was reached. ``touched`` is told of every arrival.
+
+    Without a sink the loop reads it (`read_ready`), with one a thread does (`start_relay`).
+    """
+
+    __slots__ = ("at_end", "fd", "lost", "sink", "tail", "terminal", "thread", "touched")
+
+    def __init__(self, fd: int, capture: Capture, touched: Callable[[], None], *, terminal: bool = False) -> None:
+        self.fd = fd
+        self.sink = capture.sink
+        self.tail = Tail(capture.tail)
+        self.touched = touched
+        self.terminal = terminal
+        self.at_end = False
+        self.lost = False
+        self.thread: threading.Thread | None = None
+
+    def read_ready(self) -> None:
+        """Take what is there, a bounded amount; at the end, close. Raises nothing."""
+        try:
+            data = os.read(self.fd, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:  # EIO: the last holder of a pseudo-terminal closed it
+            data = b""
+        if data:
+            self.touched()
+            self.tail.feed(data)
+        else:
+            self.at_end = True
+
+    def start_relay(self, ended: Callable[[], None]) -> None:
+        """Copy to the sink in a thread until the end; then call ``ended`` in it."""
+        self.thread = threading.Thread(target=self._relay, args=(ended,), name="agentd-relay", daemon=True)
+        self.thread.start()
+
+    def _relay(self, ended: Callable[[], None]) -> None:
+        try:
+            while True:
+                try:
+                    data = os.read(self.fd, _CHUNK)
+                except OSError:
+                    break
+                if not data:
+                    break
+                self.touched()
+                self.tail.feed(data)
+                if not self.lost:
+                    self._pass_on(data)
+            self.at_end = True
+        finally:
+            ended()
+
+    def _pass_on(self, data: bytes) -> None:
+        """To the sink. One that fails is not asked again; the child's output is read on, so it does not hang."""
+        sink = self.sink
+        try:
+            if isinstance(sink, int):
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(sink, view) :]
+            elif sink is not None:
+                sink(data)
+        except Exception:
+            self.lost = True
+
+    def close(self) -> None:
+        """Close our end. With a relay that is stuck in its sink the descriptor is left to that thread."""
+        if self.fd >= 0 and (self.thread is None or not self.thread.is_alive()):
+            os.close(self.fd)
+            self.fd = -1
