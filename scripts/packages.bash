@@ -29,7 +29,7 @@ packages_refresh() {
 
 # packages_need PACKAGE…: install those that are missing, or fail in one line that names them.
 packages_need() {
-    local missing log
+    local missing said
     mapfile -t missing < <(packages_missing "$@")
     ((${#missing[@]})) || return 0
     command -v apt-get >/dev/null || fail "there is no apt-get here: install what corresponds to ${missing[*]}"
@@ -37,10 +37,10 @@ packages_need() {
         fail "neither root nor able to use sudo: have an administrator run apt-get install ${missing[*]}"
     packages_known "${missing[@]}" || packages_refresh
     say "installing ${missing[*]}"
-    if ! log=$(packages_install "${missing[@]}"); then
+    if ! said=$(packages_install "${missing[@]}"); then
         packages_refresh # an old list names versions that are no longer there
-        log=$(packages_install "${missing[@]}") ||
-            fail "apt-get install ${missing[*]}: $(grep -m 1 '^E: ' <<<"$log" || echo failed)"
+        said=$(packages_install "${missing[@]}") ||
+            fail "apt-get install ${missing[*]}: $(grep -m 1 '^E: ' <<<"$said" || echo failed)"
     fi
 }
 
