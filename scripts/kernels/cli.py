@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from kernels import environment, guest, uml
+from kernels import environment, guest, qemu, uml
 from kernels.errors import EXIT_FAILED, KernelError
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -21,6 +21,7 @@ _HELP = f"""\
 Runs COMMAND as root in this checkout, in the current directory, on another kernel:
 
   uml    User-Mode Linux 6.1: one CPU; cgroup v2 with cpu, io, memory, pids. Boots in a second or two.
+  qemu   Debian's kernel, emulated: two CPUs, cgroup v2 with cpuset too, PSI. Slow, for a few tests only.
 
 The guest sees this machine's files read-only; /tmp, /run and /dev/shm are its own and empty (but for the
 checkout and its interpreter, should they lie there). What COMMAND shall leave behind goes to a folder
@@ -33,8 +34,8 @@ exit status:
   128 + N if this script got signal N (SIGINT, SIGTERM, SIGHUP; SIGPIPE if nobody reads its output).
 
 environment:
-  COMMAND gets AGENTD_KERNEL=uml, HOME (an empty folder), PATH, VIRTUAL_ENV, a few settings for git, pytest
-  and Python, and from the caller: {" ".join(environment.PASSED_ON)}.
+  COMMAND gets AGENTD_KERNEL=uml or qemu, HOME (an empty folder), PATH, VIRTUAL_ENV, a few settings for git,
+  pytest and Python, and from the caller: {" ".join(environment.PASSED_ON)}.
 
 examples:
   scripts/kernel uml -- pytest -q tests/kernel
@@ -52,11 +53,11 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="scripts/kernel",
-        usage="%(prog)s uml [OPTIONS] -- COMMAND [ARGUMENT ...]",
+        usage="%(prog)s uml|qemu [OPTIONS] -- COMMAND [ARGUMENT ...]",
         description=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("kernel", choices=["uml"], metavar="KERNEL", help="uml")
+    parser.add_argument("kernel", choices=["uml", "qemu"], metavar="KERNEL", help="uml or qemu")
     parser.add_argument(
         "--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="for the whole boot (default: 600)"
     )
@@ -120,13 +121,17 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
         writable=writable,
         timeout=options.timeout,
         memory=options.memory,
-        swap=_bytes(options.swap) if options.swap else 0,
+        swap=guest.in_bytes(options.swap) if options.swap else 0,
         append=options.append,
         show_console=options.console,
     )
-    kernel = uml.prepare()
+    if options.kernel == "uml":
+        linux = uml.prepare()
+        with guest.signals_blocked(), _scratch() as scratch:
+            return uml.run(linux, job, scratch)
+    debian = qemu.prepare()
     with guest.signals_blocked(), _scratch() as scratch:
-        return uml.run(kernel, job, scratch)
+        return qemu.run(debian, job, scratch)
 
 
 @contextmanager
@@ -154,10 +159,6 @@ def _size(text: str) -> str:
     if not re.fullmatch(r"[1-9]\d*[KMG]", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a size like 512M or 2G")
     return text
-
-
-def _bytes(size: str) -> int:
-    return int(size[:-1]) << {"K": 10, "M": 20, "G": 30}[size[-1]]
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -5,12 +5,13 @@ import ctypes
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -100,14 +101,21 @@ class _Console:
         return next(iter(panics), "") or next((line for line in reversed(lines) if line), "")
 
 
+def in_bytes(size: str) -> int:
+    """Bytes of a size like 64M."""
+    return int(size[:-1]) << {"K": 10, "M": 20, "G": 30}[size[-1]]
+
+
 # The guest has file systems of its own there.
 _SHADOWED = tuple(Path(path) for path in ("/dev", "/proc", "/run", "/sys", "/tmp"))
 
 
 def write_job(job: Job, scratch: Path) -> None:
-    """Write what the guest's init reads: the folders to show, and a script that becomes COMMAND."""
+    """Write the guest's init, and what it reads: the folders to show, and a script that becomes COMMAND."""
+    shutil.copy(Path(__file__).with_name("guest-init"), scratch / "init")
     hidden = [path for path in job.visible if any(path.is_relative_to(above) for above in _SHADOWED)]
-    lines = [f"ro {path}" for path in hidden] + [f"rw {path}" for path in job.writable]
+    lines = [f"ro - {path}" for path in hidden]
+    lines += [f"rw write{number} {path}" for number, path in enumerate(job.writable)]
     (scratch / "mounts").write_text("".join(f"{line}\n" for line in lines))
     variables = [f"{name}={value}" for name, value in job.environment.items()]
     script = f"""\
@@ -118,11 +126,25 @@ cd {shlex.quote(str(job.directory))} || exit 125
 exec /usr/bin/env -i {shlex.join(variables)} {shlex.join(job.command)}
 """
     (scratch / "command").write_text(script, errors="surrogateescape")
+    if job.swap:
+        with (scratch / "swap").open("wb") as file:
+            file.truncate(job.swap)
 
 
-def run(argv: Callable[[Channels], Sequence[str | Path]], job: Job, scratch: Path) -> int:
+def init_variables(tier: str, scratch: Path) -> list[str]:
+    """What the guest's init is told on the kernel's command line."""
+    return [f"KERNEL_TIER={tier}", f"KERNEL_SCRATCH={scratch}"]
+
+
+def run(
+    argv: Callable[[Channels], Sequence[str | Path]],
+    job: Job,
+    scratch: Path,
+    variables: Mapping[str, str] | None = None,
+) -> int:
     """Boot, copy output as it comes, and return COMMAND's exit status.
 
+    ``variables`` are added to the environment of the program that boots, which is not COMMAND's.
     Raises KernelError where there is none: the deadline passed, a signal came, the guest died. In each
     case, and after success, no process of the guest is left when this returns.
     """
@@ -144,6 +166,7 @@ def run(argv: Callable[[Channels], Sequence[str | Path]], job: Job, scratch: Pat
         # No thread runs yet, so preexec_fn is safe.
         guest = subprocess.Popen(
             [os.fspath(word) for word in argv(channels)],
+            env={**os.environ, **(variables or {})},
             stdin=subprocess.DEVNULL,
             stdout=channels.console,
             stderr=channels.console,

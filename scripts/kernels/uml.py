@@ -1,16 +1,16 @@
 """User-Mode Linux: Debian's kernel as a program of this machine, on this machine's own files."""
 
-import shutil
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from kernels import guest, packages
 from kernels.errors import KernelError
 
-_INIT = Path(__file__).with_name("uml-init")
-
 # What the kernel measures at boot and nothing here needs: it takes a second. The delay loop is for hardware.
 _FASTER = ("lpj=28000000", "initcall_blacklist=raid6_select_algo,init_btrfs_fs")
+
+_SHARED_MEMORY = Path("/dev/shm")
 
 
 def prepare() -> Path:
@@ -27,12 +27,7 @@ def prepare() -> Path:
 
 def run(kernel: Path, job: guest.Job, scratch: Path) -> int:
     """Run the job; ``scratch`` is an empty folder of this machine, which the caller removes."""
-    shutil.copy(_INIT, scratch / "init")
     guest.write_job(job, scratch)
-    swap = scratch / "swap"
-    if job.swap:
-        with swap.open("wb") as file:
-            file.truncate(job.swap)
 
     def argv(channels: guest.Channels) -> Sequence[str | Path]:
         return [
@@ -47,12 +42,22 @@ def run(kernel: Path, job: guest.Job, scratch: Path) -> int:
             "ssl=null",
             f"ssl0=null,fd:{channels.stdout}",
             f"ssl1=null,fd:{channels.stderr}",
-            *([f"ubd0={swap}"] if job.swap else []),
+            *([f"ubd0={scratch}/swap"] if job.swap else []),
             f"uml_dir={scratch}/",
             "quiet",
             *_FASTER,
             *job.append,
-            f"KERNEL_SCRATCH={scratch}",
+            *guest.init_variables("uml", scratch),
         ]
 
-    return guest.run(argv, job, scratch)
+    return guest.run(argv, job, scratch, {"TMPDIR": str(_memory_folder(job.memory, scratch))})
+
+
+def _memory_folder(memory: str, scratch: Path) -> Path:
+    """Where the guest's memory is, as a file without a name: fastest on a tmpfs, if that is large enough."""
+    try:
+        room = os.statvfs(_SHARED_MEMORY)
+    except OSError:
+        return scratch
+    # A guest that meets the end of the tmpfs dies of SIGBUS. In a container it often is 64 MiB.
+    return _SHARED_MEMORY if room.f_bavail * room.f_frsize > guest.in_bytes(memory) else scratch

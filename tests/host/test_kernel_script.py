@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SCRIPT = CHECKOUT / "scripts" / "kernel"
 
 
-# A guest cannot boot another.
-pytestmark = pytest.mark.skipif("AGENTD_KERNEL" in os.environ, reason="boots a kernel: runs only on the host")
+needs_uml = pytest.mark.skipif(
+    shutil.which("linux.uml") is None and os.geteuid() != 0,
+    reason="needs the Debian packages user-mode-linux and busybox-static, or root to install them",
+)
 
 
 @pytest.fixture
@@ -112,15 +115,14 @@ class TestArguments:
         assert one_line(result.stderr).endswith("install them with: apt-get install user-mode-linux")
 
 
-@pytest.mark.uml
+@needs_uml
 class TestStatus:
     @pytest.mark.parametrize(
         ("command", "status"),
         [
-            (["true"], 0),
             (["sh", "-c", "exit 3"], 3),
             (["sh", "-c", "kill -KILL $$"], 128 + signal.SIGKILL),
-            (["no-such-program"], 127),
+            pytest.param(["no-such-program"], 127, marks=pytest.mark.slow),
         ],
     )
     def test_passed_through(self, scratch_parent: Path, command: list[str], status: int) -> None:
@@ -135,7 +137,7 @@ class TestStatus:
         assert re.search(r"without a status.*Kernel panic.*kill init", one_line(result.stderr))
 
 
-@pytest.mark.uml
+@needs_uml
 def test_output_is_exact_and_separate(scratch_parent: Path, tmp_path: Path) -> None:
     """A MiB of random bytes on each stream at once; a process left behind cannot hold the end back."""
     out, err = os.urandom(1 << 20), os.urandom(1 << 20)
@@ -150,7 +152,7 @@ def test_output_is_exact_and_separate(scratch_parent: Path, tmp_path: Path) -> N
     assert result.stderr == err
 
 
-@pytest.mark.uml
+@needs_uml
 def test_guest(scratch_parent: Path, tmp_path: Path) -> None:
     """What COMMAND finds: root, cgroup v2 with its controllers, terminals, loopback, a protected checkout."""
     folder = tmp_path / "kept"
@@ -229,7 +231,7 @@ print(json.dumps({{
     assert (folder / "kept").read_text() == "here"
 
 
-@pytest.mark.uml
+@needs_uml
 class TestEnd:
     """However the script ends, it takes the guest along."""
 
@@ -240,7 +242,9 @@ class TestEnd:
         assert "timeout after 3 s" in one_line(result.stderr)
         assert processes_of(scratch_parent) == {}
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+    @pytest.mark.parametrize(
+        "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL]
+    )
     def test_signal(self, scratch_parent: Path, number: signal.Signals) -> None:
         script = subprocess.Popen(
             [SCRIPT, "uml", "--timeout", "45", "--", "sh", "-c", "echo begun; sleep 600"],
@@ -271,6 +275,7 @@ class TestEnd:
                 os.killpg(group, 0)
         assert processes_of(scratch_parent) == {}
 
+    @pytest.mark.slow
     def test_nobody_reads(self, scratch_parent: Path) -> None:
         with subprocess.Popen(
             [SCRIPT, "uml", "--timeout", "45", "--", "yes"],
@@ -286,4 +291,41 @@ class TestEnd:
             script.stdout.close()
             assert "nobody reads" in one_line(script.stderr.read())
         assert script.returncode == 128 + signal.SIGPIPE
+        assert processes_of(scratch_parent) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, or the packages that scripts/kernel qemu names")
+class TestQemu:
+    """The same contract, on the kernel with two processors, cpuset and pressure."""
+
+    def test_guest(self, scratch_parent: Path, tmp_path: Path) -> None:
+        out, err = os.urandom(1 << 20), os.urandom(1 << 20)
+        folder = tmp_path / "data"
+        folder.mkdir()
+        (folder / "out").write_bytes(out)
+        (folder / "err").write_bytes(err)
+        look = "nproc; cat /sys/fs/cgroup/cgroup.controllers; ls /proc/pressure; pwd; which python3"
+        protected = "touch agentd/new 2>/dev/null && exit 1"
+        streams = f"cat {folder}/err >&2 & cat {folder}/out; wait $!"
+        script = f"({look}) >{folder}/seen; {protected}; {streams}; exit 3"
+        result = kernel(
+            scratch_parent,
+            *("qemu", "--timeout", "55", "--write", str(folder), "--", "sh", "-c", script),
+        )
+        assert result.returncode == 3, result.stderr[:500]
+        assert result.stdout == out
+        assert result.stderr == err
+        seen = (folder / "seen").read_text().split("\n")
+        assert seen[0] == "2"
+        assert {"cpu", "cpuset", "io", "memory", "pids"} <= set(seen[1].split())
+        assert {"cpu", "io", "memory"} <= set(seen[2:5])
+        assert seen[5] == str(CHECKOUT)
+        venv = CHECKOUT / ".venv"
+        assert not venv.exists() or seen[6] == str(venv / "bin" / "python3")
+
+    def test_no_status(self, scratch_parent: Path) -> None:
+        result = kernel(scratch_parent, "qemu", "--timeout", "55", "--append", "rdinit=/none", "--", "true")
+        assert result.returncode == 125
+        assert "without a status" in one_line(result.stderr)
         assert processes_of(scratch_parent) == {}
