@@ -99,6 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KernelError as error:
         print(f"kernel: {options.kernel}: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        print(f"kernel: {options.kernel}: {error}", file=sys.stderr)
+        return EXIT_FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 

@@ -40,7 +40,8 @@ def find_interpreter(checkout: Path) -> Interpreter:
     """The checkout's `.venv`, else the python3 of PATH; never a shim, which costs seconds in UML."""
     venv = checkout / ".venv"
     executable = venv / "bin" / "python3"
-    if executable.exists():
+    # Another user's interpreter may be out of reach.
+    if os.access(executable, os.X_OK):
         _, base = _ask(executable)
         return Interpreter(bin=executable.parent, venv=venv, base=base, executable=executable)
     found = shutil.which("python3")
