@@ -132,6 +132,11 @@ class Child:
         return self._leaf.path if self._leaf else None
 
     @property
+    def enforcement(self) -> Enforcement:
+        """How it is held, and what this host could not give it."""
+        return self._enforcement
+
+    @property
     def report(self) -> Report | None:
         """The report once the run is over, else None."""
         return self._report

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from agentd.errors import AgentdError, LimitNotInForceError
 from agentd.process.left_behind import LeftBehind
 from agentd.process.verdict import Intent, Verdict, exit_code
 
@@ -122,6 +125,7 @@ class Report:
     left_behind_count: int = 0
     tails: Mapping[str, StreamTail] = field(default_factory=dict)
     intent: Intent | None = None
+    start_code: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -131,7 +135,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """What ``agentd run`` exits with for this run."""
-        return exit_code(self.verdict, self.intent)
+        return exit_code(self.verdict, self.intent) if self.start_code is None else self.start_code
 
     def to_dict(self) -> dict[str, object]:
         """Plain data, ready for JSON."""
@@ -156,6 +160,27 @@ class Report:
             "teardown": self.teardown.to_dict(),
             "tails": {stream: tail.to_dict() for stream, tail in self.tails.items()},
         }
+
+
+def failed_start(argv: Sequence[str], cwd: str | None, error: AgentdError, code: int) -> Report:
+    """The report of a command that never ran. ``code`` is what ``agentd run`` exits with for it."""
+    now = time.time()
+    refused = dict(error.reasons) if isinstance(error, LimitNotInForceError) else {}
+    return Report(
+        id=f"{int(now * 1000):012x}{os.urandom(5).hex()}",
+        name=os.path.basename(argv[0]) if argv else "",
+        argv=tuple(argv),
+        cwd=cwd if cwd is not None else os.getcwd(),
+        pid=None,
+        started=now,
+        ended=now,
+        duration=0.0,
+        verdict=Verdict("failed", "start", None, None, None, False, (str(error),)),
+        limits=LimitsReport({}, {}, refused),
+        enforcement=Enforcement("none", None, None, "none", "", ()),
+        teardown=Teardown(True, 0, 0.0, None),
+        start_code=code,
+    )
 
 
 def _timestamp(seconds: float) -> str:

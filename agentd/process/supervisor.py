@@ -32,6 +32,7 @@ _supervisors: WeakSet[Supervisor] = WeakSet()
 _NO_LIMITS = Limits()
 _EAGAIN_TRIES = 10
 _EAGAIN_PAUSE = 0.02
+NAME_RULE = "give at most 64 letters, digits, '.', '_' and '-', beginning with a letter or digit"
 _CLONE3_REFUSED = (errno.ENOSYS, errno.EPERM, errno.E2BIG, errno.EINVAL)
 _refused_styles: set[Style] = set()
 
@@ -435,9 +436,7 @@ def _checked(name: str | None, argv: Sequence[bytes], grace: Any, background: st
     problems = []
     label = os.path.basename(argv[0]).decode(errors="replace") if name is None else name
     if name is not None and not valid_name(name):
-        problems.append(
-            f"name {name!r}: give letters, digits, '.', '_' and '-', beginning with a letter or digit, 64 at most"
-        )
+        problems.append(f"name {name!r}: {NAME_RULE}")
     if isinstance(grace, bool) or not isinstance(grace, (int, float)) or not 0 <= grace < 1e9:
         problems.append(f"grace {grace!r} is not a number of seconds from 0")
     if background not in ("kill", "wait"):

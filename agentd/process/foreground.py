@@ -1,0 +1,155 @@
+"""Running one command in the foreground, as ``agentd run`` does: signals and the terminal, until its report.
+
+The process is agentd's alone: it becomes a child subreaper, and every zombie that it is handed is reaped.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentd.linux import prctl, signalfd
+from agentd.process import terminal
+from agentd.process.child import Child
+from agentd.process.forwarding import Act, Situation, act_on, is_request
+from agentd.process.reaper import shared
+from agentd.process.report import Report
+from agentd.process.streams import Capture
+from agentd.process.supervisor import Supervisor
+
+Announce = Callable[[tuple[str, ...]], object]
+
+_END_OF_INPUT = b"\x04"
+
+
+def own_this_process() -> None:
+    """Become a subreaper, and undumpable: a same-user child cannot read our memory or environment."""
+    prctl.set_subreaper(True)
+    prctl.set_dumpable(False)
+    shared().owns_process = True
+
+
+class Foreground:
+    """One command. The signals of ``held`` are blocked in this thread by the caller, since its start."""
+
+    def __init__(self, held: Sequence[int], grace: float) -> None:
+        self._signal_fd = signalfd.open_signalfd(held)
+        self._done_fd = os.eventfd(0, os.EFD_CLOEXEC)
+        self._grace = grace
+        self._last_request: float | None = None
+        self._terminal: int | None = None
+        self._modes: terminal.Modes | None = None
+        self._own_terminal = False
+
+    def run(
+        self, supervisor: Supervisor, argv: Sequence[str], *, tty: bool, capture: bool, announce: Announce, **options: Any
+    ) -> Report:
+        """Spawn ``argv`` and stay with it until its run is over. ``tty``: a pseudo-terminal of its own;
+        ``capture``: its output goes through us; ``announce`` is told what this host could not give it.
+        Raises what `Supervisor.spawn` raises."""
+        self._terminal = terminal.shared_terminal()
+        self._own_terminal = tty
+        if self._terminal is not None:
+            self._modes = terminal.Modes(self._terminal)
+        if tty:
+            options["stdout"] = Capture(tail=0, sink=1)
+        elif capture:
+            options["stdout"] = Capture(tail=0, sink=1)
+            options["stderr"] = Capture(tail=0, sink=2)
+        child = supervisor.spawn(
+            argv,
+            tty=tty,
+            same_group=self._terminal is not None,
+            grace=self._grace,
+            on_exit=self._ended,
+            **options,
+        )
+        announce(child.enforcement.notes)
+        if tty:
+            self._feed(child)
+        try:
+            self._serve(child)
+        finally:
+            self._put_back(child)
+        return child.wait()
+
+    def _ended(self, _report: Report) -> None:
+        os.eventfd_write(self._done_fd, 1)
+
+    def _serve(self, child: Child) -> None:
+        poller = select.poll()
+        poller.register(self._signal_fd, select.POLLIN)
+        poller.register(self._done_fd, select.POLLIN)
+        while not child.poll():
+            for fd, _ in poller.poll():
+                if fd == self._signal_fd:
+                    for arrived in signalfd.read(fd):
+                        self._handle(child, arrived)
+
+    def _handle(self, child: Child, arrived: signalfd.Arrived) -> None:
+        number = arrived.signal
+        if number == signal.SIGCHLD:
+            shared().adopt_orphans()
+            return
+        now = time.monotonic()
+        situation = Situation(
+            self._terminal is not None and not self._own_terminal,
+            self._own_terminal,
+            self._last_request,
+            self._grace,
+        )
+        act = act_on(number, arrived.from_kernel, situation, now)
+        if is_request(number):
+            self._last_request = now
+        if act is Act.CHILD:
+            child.send_signal(number)
+        elif act is Act.GROUP:
+            if number == signal.SIGINT:
+                child.note_interrupt()
+            child.send_signal_to_group(number)
+        elif act is Act.STOP:
+            child.stop("operator", asked_by=number)
+        elif act is Act.KILL:
+            child.stop("operator", grace=0, asked_by=number)
+        elif act is Act.INTERRUPTED:
+            child.note_interrupt()
+        elif act is Act.RESIZE and self._terminal is not None:
+            terminal.copy_size(self._terminal, child.terminal_fd)
+
+    def _feed(self, child: Child) -> None:
+        """Our input becomes the pseudo-terminal's."""
+        if self._terminal is not None:
+            terminal.copy_size(self._terminal, child.terminal_fd)
+            assert self._modes is not None
+            self._modes.raw()
+        target = os.dup(child.terminal_fd)
+        threading.Thread(target=_copy_input, args=(target,), name="agentd-input", daemon=True).start()
+
+    def _put_back(self, child: Child) -> None:
+        """A command that was killed cannot put the terminal back itself; one that exited may have meant to
+        change it (stty)."""
+        if self._terminal is None or self._modes is None:
+            return
+        report = child.report
+        if report is None or report.verdict.code is None or self._own_terminal:
+            if not self._own_terminal and not terminal.in_foreground(self._terminal):
+                terminal.take_back_foreground(self._terminal)
+            self._modes.restore()
+
+
+def _copy_input(target: int) -> None:
+    try:
+        while data := os.read(0, 65536):
+            view = memoryview(data)
+            while view:
+                view = view[os.write(target, view) :]
+        os.write(target, _END_OF_INPUT)
+    except OSError:
+        return
+    finally:
+        os.close(target)
