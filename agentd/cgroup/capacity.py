@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from agentd.cgroup.amount import whole_number
+
 _MEMINFO = {"MemTotal:": "memory", "SwapTotal:": "swap"}
 
 
 def smallest(limits: Iterable[str], machine: int) -> int:
     """The smallest of the texts that is a number, and of ``machine``, which bounds them all."""
-    return min([machine, *(int(text) for text in limits if text.strip().isdecimal())])
+    numbers = (whole_number(text) for text in limits)
+    return min([machine, *(number for number in numbers if number is not None)])
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
@@ -17,6 +20,6 @@ def parse_meminfo(text: str) -> dict[str, int]:
     found = {"memory": 0, "swap": 0}
     for line in text.split("\n"):
         words = line.split()
-        if len(words) == 3 and words[0] in _MEMINFO and words[1].isdecimal():
-            found[_MEMINFO[words[0]]] = int(words[1]) * 1024
+        if len(words) == 3 and words[0] in _MEMINFO:
+            found[_MEMINFO[words[0]]] = (whole_number(words[1]) or 0) * 1024
     return found

@@ -89,7 +89,7 @@ class Limits:
         cpu_weight: str | int | None = None,
         io_max: str | Iterable[str] | None = None,
         cpuset_cpus: str | int | None = None,
-        files: Mapping[str, str | int] | Iterable[tuple[str, str | int]] | None = None,
+        files: Mapping[str, str | int] | tuple[tuple[str, str], ...] | None = None,
         wall: str | float | None = None,
         cpu_time: str | float | None = None,
         idle: str | float | None = None,
