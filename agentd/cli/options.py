@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from agentd.cgroup.duration import parse_duration
@@ -35,18 +33,30 @@ _OPTIONS = {
 }
 
 
-@dataclass(slots=True)
 class Request:
-    """What one call of ``agentd run`` asks for, checked."""
+    """What one call of ``agentd run`` asks for, checked. ``spawn`` are keywords of `Supervisor.spawn`;
+    ``report_fd`` is -1 where no report is wanted."""
 
-    command: tuple[str, ...]
-    cgroup: str
-    grace: float
-    tty: bool
-    capture: bool
-    quiet: bool
-    spawn: dict[str, Any] = field(default_factory=dict)
-    report_fd: int = -1
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        *,
+        cgroup: str,
+        grace: float,
+        tty: bool,
+        capture: bool,
+        quiet: bool,
+        spawn: dict[str, Any],
+        report_fd: int,
+    ) -> None:
+        self.command = command
+        self.cgroup = cgroup
+        self.grace = grace
+        self.tty = tty
+        self.capture = capture
+        self.quiet = quiet
+        self.spawn = spawn
+        self.report_fd = report_fd
 
     def complain(self, text: str) -> None:
         """One line on stderr; one that nobody can read any more is lost, and nothing else."""
@@ -64,6 +74,8 @@ class Request:
     def write_report(self, report: Any) -> None:
         if self.report_fd < 0:
             return
+        import json
+
         data = json.dumps(report.to_dict(), ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
         try:
             view = memoryview(data)
@@ -98,7 +110,16 @@ def gather(command: tuple[str, ...], given: Mapping[str, Any]) -> Request:
         raise UsageError(problems)
     idle = given["idle_timeout"] is not None
     tty = given["tty"] or (idle and os.isatty(0) and os.isatty(1))
-    return Request(command, cgroup, grace, tty, idle and not tty, given["quiet"], spawn, report_fd)
+    return Request(
+        command,
+        cgroup=cgroup,
+        grace=grace,
+        tty=tty,
+        capture=idle and not tty,
+        quiet=given["quiet"],
+        spawn=spawn,
+        report_fd=report_fd,
+    )
 
 
 def _limits(given: Mapping[str, Any], problems: list[str]) -> Limits | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from agentd._shim import ffi, lib
 from agentd.linux.stages import STAGES
@@ -41,8 +40,7 @@ class Write(Protocol):
     def expect(self) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """A limit that is not in force: ``errno`` of the write or 0, and what the file reads."""
 
     index: int
@@ -50,8 +48,7 @@ class Refused:
     read_back: str
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(NamedTuple):
     """What to execute. ``candidates`` are tried in turn, as execvpe(3) does with PATH. ``env`` None
     means the environment of this process. ``sigmask`` is the kernel's set; None: the calling thread's."""
 

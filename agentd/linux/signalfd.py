@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentd._shim import lib
 
@@ -14,8 +14,7 @@ _HEAD = struct.Struct("=IiiIII")  # ssi_signo, ssi_errno, ssi_code, ssi_pid, ssi
 _SI_KERNEL = 128  # asm-generic/siginfo.h: the kernel's own, as for a terminal's Ctrl-C
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(NamedTuple):
     """``from_kernel``: made by the kernel (a terminal, say), not by a process; then ``sender`` is 0."""
 
     signal: int

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentd._shim import ffi, lib
 
@@ -12,8 +11,7 @@ _CLD_EXITED = 1
 _CLD_DUMPED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """``code`` is the exit code (None when a signal ended it), ``signal`` its number (None when it exited).
 
     ``known`` is False when somebody else consumed the status and the kernel cannot tell it again: then code

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentd.cgroup.remove import remove_tree
@@ -16,7 +15,6 @@ from agentd.linux import proc, signals
 from agentd.linux.end import populated
 from agentd.process import conclude, left_behind, members
 from agentd.process.ladder import KILL_NOW, Ladder, due, next_at
-from agentd.process.verdict import Intent
 
 if TYPE_CHECKING:
     from agentd.process.child import Child
@@ -116,8 +114,7 @@ def _still(reaper: Reaper, child: Child, ladder: Ladder, now: float) -> None:
 def _kill(reaper: Reaper, child: Child, now: float) -> None:
     """SIGKILL to all of it; before the first one, the intent says so and the victims are listed."""
     if child._status is None and child._intent is not None and not child._intent.killed:
-        intent: Intent = replace(child._intent, killed=True)
-        child._intent = intent
+        child._intent = child._intent._replace(killed=True)
     pids = members.of(child)
     child._signalled.update(pids)
     if child._kill_since is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import signal
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class Act(enum.Enum):
@@ -20,8 +20,7 @@ class Act(enum.Enum):
 _TO_CHILD = frozenset({signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH})
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """``shared_terminal``: the child is in our group, so the terminal's own signals reach it without us.
     ``own_terminal``: the child has a pseudo-terminal that we feed. ``last_request``: when an INT or TERM
     came before (monotonic seconds), None if never. ``grace`` in seconds."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Ladder:
+class Ladder(NamedTuple):
     """Seconds from the start. ``term`` None: no request to end, straight to SIGKILL at ``kill``. At
     ``give_up`` the teardown is incomplete: what is stuck in the kernel is reported and left to the sweep."""
 

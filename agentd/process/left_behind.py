@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentd.linux import proc
 
@@ -13,8 +13,7 @@ NAMED = 100
 _ARGV_LENGTH = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class LeftBehind:
+class LeftBehind(NamedTuple):
     """A process that outlived its command. ``age`` is in seconds; ``state`` is proc(5)'s letter; ``argv``
     is cut to 1,000 characters. ``escaped``: it had left the leaf, and was found among our descendants."""
 

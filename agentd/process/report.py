@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import NamedTuple
 
 from agentd.errors import AgentdError, LimitNotInForceError
 from agentd.process.left_behind import LeftBehind
@@ -16,8 +16,7 @@ VERSION = 1
 """Of the schema: fields are only ever added."""
 
 
-@dataclass(frozen=True, slots=True)
-class LimitsReport:
+class LimitsReport(NamedTuple):
     """``asked`` as it was asked; ``in_force`` as the kernel reads it; ``why_not`` for each that is not."""
 
     asked: Mapping[str, str | float]
@@ -28,8 +27,7 @@ class LimitsReport:
         return {"asked": dict(self.asked), "in_force": dict(self.in_force), "why_not": dict(self.why_not)}
 
 
-@dataclass(frozen=True, slots=True)
-class Enforcement:
+class Enforcement(NamedTuple):
     """How the run was held. ``containment``: cgroup (a leaf), session+subreaper, or session. ``placement``:
     born, joined or none. ``notes``: what this host could not give, a line each."""
 
@@ -51,8 +49,7 @@ class Enforcement:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Teardown:
+class Teardown(NamedTuple):
     """``complete``: nothing of the run is left, proven. ``killed``: distinct processes seen alive when agentd
     signalled. ``waited``: seconds from the command's end to the proof. ``stuck``: what could not be ended.
     """
@@ -73,8 +70,7 @@ class Teardown:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class StreamTail:
+class StreamTail(NamedTuple):
     """The last bytes of a captured stream. ``bytes``: how many came in all; ``complete``: read to its end."""
 
     tail: bytes
@@ -90,8 +86,7 @@ class StreamTail:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """Something that happened during the run; ``at`` is seconds since its start."""
 
     at: float
@@ -102,8 +97,7 @@ class Event:
         return {"at": self.at, "kind": self.kind, "detail": self.detail}
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """Of one run. ``started`` and ``ended`` are seconds since the epoch (the wall clock, which may be set);
     ``duration`` is seconds on the monotonic clock."""
 
@@ -119,11 +113,11 @@ class Report:
     limits: LimitsReport
     enforcement: Enforcement
     teardown: Teardown
-    usage: Mapping[str, object] = field(default_factory=dict)
+    usage: Mapping[str, object] = MappingProxyType({})
     events: tuple[Event, ...] = ()
     left_behind: tuple[LeftBehind, ...] = ()
     left_behind_count: int = 0
-    tails: Mapping[str, StreamTail] = field(default_factory=dict)
+    tails: Mapping[str, StreamTail] = MappingProxyType({})
     intent: Intent | None = None
     start_code: int | None = None
 
@@ -184,4 +178,5 @@ def failed_start(argv: Sequence[str], cwd: str | None, error: AgentdError, code:
 
 
 def _timestamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    whole = int(seconds)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int((seconds - whole) * 1e6):06d}Z"

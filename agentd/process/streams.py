@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from agentd.errors import UsageError
 from agentd.process.tail import Tail
@@ -18,7 +17,6 @@ Sink = int | Callable[[bytes], object]
 _CHUNK = 65536
 
 
-@dataclass(frozen=True, slots=True)
 class Capture:
     """Read a stream of the child: keep its last ``tail`` bytes for the report and, with ``sink``, pass every
     byte on, to a descriptor or a callable, in order. A sink that blocks holds up the child, and nothing else:
@@ -28,14 +26,18 @@ class Capture:
     report's tail says whether it is complete.
     """
 
-    tail: int = 65536
-    sink: Sink | None = None
+    __slots__ = ("sink", "tail")
 
-    def __post_init__(self) -> None:
-        if isinstance(self.tail, bool) or not isinstance(self.tail, int) or not 0 <= self.tail <= 1 << 30:
-            raise UsageError(f"tail {self.tail!r} is not a number of bytes from 0 to 1 GiB")
-        if self.sink is not None and not isinstance(self.sink, int) and not callable(self.sink):
-            raise UsageError(f"sink {self.sink!r} is neither a descriptor nor a callable")
+    def __init__(self, tail: int = 65536, sink: Sink | None = None) -> None:
+        if isinstance(tail, bool) or not isinstance(tail, int) or not 0 <= tail <= 1 << 30:
+            raise UsageError(f"tail {tail!r} is not a number of bytes from 0 to 1 GiB")
+        if sink is not None and not isinstance(sink, int) and not callable(sink):
+            raise UsageError(f"sink {sink!r} is neither a descriptor nor a callable")
+        self.tail = tail
+        self.sink = sink
+
+    def __repr__(self) -> str:
+        return f"Capture(tail={self.tail}, sink={self.sink!r})"
 
 
 Target = int | Capture | None

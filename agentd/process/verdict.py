@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agentd.linux.status import Status
 
@@ -16,8 +16,7 @@ OURS = CANCELLED | {"deadline", "cpu", "idle", "throttled", "budget", "stuck"}
 TIMED = frozenset({"deadline", "cpu", "idle", "throttled"})
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(NamedTuple):
     """That agentd meant to end the run: ``cause``, recorded at ``at`` (monotonic seconds), before any signal.
 
     ``asked_by`` is the signal that asked agentd for it (SIGINT, SIGTERM), or None. ``killed``: SIGKILL was
@@ -30,8 +29,7 @@ class Intent:
     killed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEvents:
+class MemoryEvents(NamedTuple):
     """What the leaf's memory counters rose by during the run. ``local`` counts only the leaf's own limit.
 
     ``oom_kill`` is no number of processes: with memory.oom.group it over-counts (G54).
@@ -48,8 +46,7 @@ class MemoryEvents:
         return (self.oom if self.local_oom is None else self.local_oom) > 0
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(NamedTuple):
     """Everything the verdict may look at. ``interrupted``: the terminal's Ctrl-C reached the child lately.
 
     ``escaped``: the child lived on outside its leaf. ``executed`` False: it was killed before its exec.
@@ -57,14 +54,13 @@ class Observed:
 
     status: Status
     intent: Intent | None = None
-    memory: MemoryEvents = field(default_factory=MemoryEvents)
+    memory: MemoryEvents = MemoryEvents()
     escaped: bool = False
     interrupted: bool = False
     executed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """``exit`` is completed, failed, crashed or cancelled; ``cause`` is a word of docs/verdicts.md.
 
     ``scope`` says whose limit: leaf, ancestor, host; None where that has no meaning. ``evidence`` are the
