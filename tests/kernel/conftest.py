@@ -1,0 +1,79 @@
+"""Fixtures for tests on a real kernel: this machine's, or one that scripts/kernel boots."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from agentd.cgroup import control, leaf
+from agentd.cgroup.hierarchy import read_hierarchy
+from agentd.cgroup.remove import remove_tree
+from agentd.cgroup.tree import live_leaves
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def cgroup_root() -> Iterator[str]:
+    """The absolute path of a cgroup of the test's own, directly below the v2 mount.
+
+    A test fails that leaves a leaf (``run-...``) or a live process in it or below; then all is killed and
+    removed. Cgroups with other names may be left. Skips where no cgroup can be made.
+    """
+    mount = read_hierarchy().mount
+    if not mount:
+        pytest.skip("no cgroup v2 is mounted here")
+    name = f"agentd-test-{os.getpid()}-{next(_numbers)}"
+    path = f"{mount}/{name}"
+    try:
+        os.mkdir(path)
+    except OSError as error:
+        pytest.skip(f"{path} cannot be made: {error.strerror}")
+    yield path
+    if problem := clean(mount, name):
+        pytest.fail(problem)
+
+
+def clean(mount: str, name: str) -> str:
+    """Kill and remove the cgroup ``name``; what there was of leaves and live processes, as a sentence."""
+    above = os.open(mount, control.DIRECTORY)
+    try:
+        try:
+            root = os.open(name, control.DIRECTORY, dir_fd=above)
+        except FileNotFoundError:
+            return ""
+        try:
+            left = [found["path"] for found in live_leaves(root)]
+            alive = leaf.pids(root) if leaf.populated(root) else []
+            leaf.kill(root)
+            wait_until_empty(root)
+        finally:
+            os.close(root)
+        failed = remove_tree(above, name)
+    finally:
+        os.close(above)
+    problems = [f"leaves: {' '.join(left)}"] if left else []
+    problems += [f"live processes: {' '.join(map(str, alive))}"] if alive else []
+    problems += [f"cgroups that cannot be removed: {failed}"] if failed else []
+    return f"the test left {', '.join(problems)}" if problems else ""
+
+
+def wait_until_empty(dirfd: int, seconds: float = 20) -> None:
+    """Return once the cgroup is unpopulated, told by the kernel (POLLPRI on cgroup.events); fail after
+    ``seconds``."""
+    events = os.open("cgroup.events", os.O_RDONLY | os.O_CLOEXEC, dir_fd=dirfd)
+    try:
+        poll = select.poll()
+        poll.register(events, select.POLLPRI)
+        until = time.monotonic() + seconds
+        while b"populated 1" in os.pread(events, 200, 0):
+            if time.monotonic() > until:
+                pytest.fail(f"processes {leaf.pids(dirfd)} are still alive")
+            poll.poll(1000)
+    finally:
+        os.close(events)
