@@ -5,6 +5,7 @@ The process is agentd's alone: it becomes a child subreaper, and every zombie th
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -69,6 +70,7 @@ class Foreground:
             on_exit=self._ended,
             **options,
         )
+        gc.enable()  # off since the start of the command
         announce(child.enforcement.notes)
         if tty:
             self._feed(child)
