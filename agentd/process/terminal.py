@@ -14,13 +14,12 @@ from typing import Any
 
 def shared_terminal() -> int | None:
     """The first standard stream that is our controlling terminal, None when there is none."""
-    session = os.getsid(0)
     for fd in (0, 1, 2):
         try:
-            if os.isatty(fd) and termios.tcgetsid(fd) == session:
-                return fd
-        except (OSError, termios.error):
+            os.tcgetpgrp(fd)  # ENOTTY for every other file, another session's terminal among them
+        except OSError:
             continue
+        return fd
     return None
 
 
