@@ -107,27 +107,14 @@ static int make_leaf(struct agentd_birth *birth)
     return 0;
 }
 
-static int watch(int epoll_fd, int fd, uint32_t events)
-{
-    struct epoll_event event = {.events = events, .data.fd = fd};
-
-    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? errno : 0;
-}
-
 static int register_child(struct agentd_birth *birth)
 {
-    int err;
-
     if (birth->epoll_fd < 0)
         return 0;
-    if (birth->events_fd >= 0) {
-        (void)agentd_populated(birth->events_fd); /* the birth itself is no news */
-        err = watch(birth->epoll_fd, birth->events_fd, EPOLLPRI | EPOLLET);
-        if (err)
-            return stop_at(birth, AGENTD_EPOLL, err);
-    }
-    err = watch(birth->epoll_fd, birth->spawn.pidfd, EPOLLIN | EPOLLONESHOT);
-    return err ? stop_at(birth, AGENTD_EPOLL, err) : 0;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.fd = birth->spawn.pidfd};
+    if (epoll_ctl(birth->epoll_fd, EPOLL_CTL_ADD, birth->spawn.pidfd, &event) < 0)
+        return stop_at(birth, AGENTD_EPOLL, errno);
+    return 0;
 }
 
 /* Returns 0, or -1 with spawn.error set. On -1 the leaf, if it was made, is kept open in leaf_fd for

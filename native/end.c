@@ -3,13 +3,30 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "shim.h"
 
 #define SIGNAL_GROUP (1U << 2) /* PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9 */
+
+/* Waits in the caller's thread for a child to end, in place of the loop: 1 it has, 0 timed out or stop_fd
+ * became readable, -EINTR. The loop's registration is taken out meanwhile, so that one of them wakes. */
+int agentd_await(int epoll_fd, int pidfd, int stop_fd, int timeout_ms)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.fd = pidfd};
+    struct pollfd fds[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
+
+    (void)epoll_ctl(epoll_fd, EPOLL_CTL_DEL, pidfd, NULL);
+    int ready = poll(fds, 2, timeout_ms);
+    int result = ready < 0 ? -errno : (fds[0].revents & POLLIN) != 0;
+    if (result != 1)
+        (void)epoll_ctl(epoll_fd, EPOLL_CTL_ADD, pidfd, &event);
+    return result;
+}
 
 /* Kills everything in the leaf and below: 0, or -errno (-ENOENT before Linux 5.14). */
 int agentd_kill_leaf(int leaf_fd)

@@ -101,7 +101,7 @@ struct agentd_birth {
     int n_before;
     struct agentd_write *after; /* right after the exec */
     int n_after;
-    int epoll_fd;     /* pidfd (one shot) and the leaf's events are registered here; -1: not */
+    int epoll_fd;     /* the pidfd is registered here (one shot); -1: not */
     int accept_limits; /* nonzero: go on although a limit is not in force */
     int leaf_only;     /* nonzero: stop once the leaf is made and its limits are written */
     int leaf_fd;      /* in: a leaf kept from an earlier call, or -1; out: its directory */
@@ -150,6 +150,7 @@ int agentd_write_limits(int leaf_fd, struct agentd_write *writes, int n);
 
 /* end.c */
 int agentd_end(struct agentd_end *end);
+int agentd_await(int epoll_fd, int pidfd, int stop_fd, int timeout_ms);
 int agentd_kill_leaf(int leaf_fd);
 int agentd_populated(int events_fd);
 

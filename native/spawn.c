@@ -1,5 +1,6 @@
-/* Cloning a child, always from one thread that lives as long as the process: a parent-death signal fires
- * when the *thread* that forked ends (G50), and a vfork-style clone suspends the thread that makes it. */
+/* Cloning a child, always from a thread that lives as long as the process, since a parent-death signal fires
+ * when the *thread* that forked ends (G50): the main thread where it is the caller, which waits for the exec
+ * either way, and for all others one thread of the shim's own. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -138,6 +139,30 @@ static void *forker_main(void *unused)
     return NULL;
 }
 
+static int make_stack(void)
+{
+    if (!forker.stack) {
+        void *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+        if (stack == MAP_FAILED)
+            return errno;
+        forker.stack = stack;
+    }
+    return 0;
+}
+
+/* In the main thread. With every signal blocked, as the forking thread has them: the child that shares our
+ * memory starts with none deliverable. */
+static void serve_here(struct agentd_child *child)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    serve(child);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* The thread is made with every signal blocked: none of the process's handlers ever runs on it, and the
  * shared-memory child starts with none deliverable. */
 static int start_forker(void)
@@ -147,13 +172,6 @@ static int start_forker(void)
     sigset_t all, before;
     int err;
 
-    if (!forker.stack) {
-        void *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-        if (stack == MAP_FAILED)
-            return errno;
-        forker.stack = stack;
-    }
     err = pthread_attr_init(&attributes);
     if (err)
         return err;
@@ -187,11 +205,17 @@ static void watch_forks(void)
 static int hand_over(struct agentd_child *child)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    int err = 0;
+    int here = syscall(SYS_gettid) == getpid();
 
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&forker.turn);
-    if (forker.owner != (int)getpid()) {
+    int err = make_stack();
+    if (!err && here) {
+        serve_here(child);
+        pthread_mutex_unlock(&forker.turn);
+        return 0;
+    }
+    if (!err && forker.owner != (int)getpid()) {
         err = start_forker();
         if (!err)
             forker.owner = (int)getpid();

@@ -65,6 +65,21 @@ class Image(NamedTuple):
     sigmask: int | None = None
 
 
+_last_environment: tuple[dict[bytes, bytes], Any] = ({}, ffi.new("char[]", b"\0"))
+
+
+def environment_block(env: Mapping[bytes, bytes]) -> Any:
+    """The environment as the shim takes it. The last one is kept: mostly it is the same again."""
+    global _last_environment
+    known, held = _last_environment
+    if known == env:
+        return held
+    copy = dict(env)
+    held = ffi.new("char[]", b"\0".join([name + b"=" + value for name, value in copy.items()]) + b"\0")
+    _last_environment = (copy, held)
+    return held
+
+
 class Birth:
     """One child's way into the world; may be run again after a refusal, with another style.
 
@@ -101,8 +116,9 @@ class Birth:
         spawn = raw.spawn
         spawn.candidates, spawn.n_candidates = block(image.candidates), len(image.candidates)
         spawn.argv, spawn.n_argv = block(image.argv), len(image.argv)
-        variables = [b"%b=%b" % item for item in image.env.items()]
-        spawn.env, spawn.n_env = block(variables), len(variables)
+        variables = environment_block(image.env)
+        keep.append(variables)
+        spawn.env, spawn.n_env = variables, len(image.env)
         if image.cwd is not None:
             spawn.cwd = text(image.cwd)
         if image.pass_fds:

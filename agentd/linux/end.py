@@ -92,6 +92,13 @@ class UsageFiles:
         self.buffer: Any = ffi.new("char[]", _CAPACITY)
 
 
+def await_end(epoll_fd: int, pidfd: int, stop_fd: int, timeout: float | None) -> bool:
+    """Wait in this thread for the process of ``pidfd`` to end, in place of the loop that watches it by
+    ``epoll_fd``. False: ``timeout`` seconds passed, or ``stop_fd`` became readable, or a signal came."""
+    milliseconds = -1 if timeout is None else min(int(timeout * 1000) + 1, 0x7FFFFFFF)
+    return int(lib.agentd_await(epoll_fd, pidfd, stop_fd, milliseconds)) == 1
+
+
 def populated(events_fd: int) -> bool:
     """Whether the leaf of an open cgroup.events holds live processes. Raises OSError (ENODEV: removed)."""
     result: int = lib.agentd_populated(events_fd)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from agentd.cgroup.limits import Limits
 from agentd.errors import AgentdError
 from agentd.linux import signals
-from agentd.linux.end import Ending, UsageFiles
+from agentd.linux.birth import Session
+from agentd.linux.end import Ending
 from agentd.linux.status import Status
-from agentd.process.ladder import KILL_NOW, Ladder
+from agentd.process.attempt import Attempt
+from agentd.process.ladder import Ladder
 from agentd.process.left_behind import LeftBehind
-from agentd.process.report import Enforcement, Event, LimitsReport, Report
-from agentd.process.streams import Reading
+from agentd.process.report import Enforcement, Event, Report
+from agentd.process.stdio import Stdio
 from agentd.process.timers import Timer
 from agentd.process.verdict import CANCELLED, OURS, Intent
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 class Leaf:
     """Where a child lives: ``path`` for people, the descriptors for us, ``cgroup`` as /proc shows it."""
 
-    __slots__ = ("cgroup", "events_fd", "fd", "name", "parent_fd", "path")
+    __slots__ = ("cgroup", "events_fd", "fd", "name", "parent_fd", "path", "watched")
 
     def __init__(self, name: str, path: str, cgroup: str, fd: int, events_fd: int, parent_fd: int) -> None:
         self.name = name
@@ -37,70 +39,73 @@ class Leaf:
         self.fd = fd
         self.events_fd = events_fd
         self.parent_fd = parent_fd
+        self.watched = False
 
 
 class Child:
     """A child that was spawned. Made by `Supervisor.spawn`; its methods may be called from any thread.
 
-    ``pid`` is its OS pid; ``id`` names the run for good. Everything with a leading underscore belongs to the
-    loop's thread.
+    ``pid`` is its OS pid; ``id`` names the run for good. What has a leading underscore belongs to the loop,
+    and is read and changed under ``_lock`` only.
     """
 
     def __init__(
         self,
-        *,
         run_id: str,
         name: str,
-        argv: tuple[str, ...],
+        argv: tuple[bytes, ...],
         cwd: str,
-        pid: int,
-        pidfd: int,
-        leaf: Leaf | None,
+        *,
+        attempt: Attempt,
+        reaper: Reaper,
         limits: Limits,
-        limits_report: LimitsReport,
-        enforcement: Enforcement,
-        own_group: bool,
         grace: float,
         background: str,
         started: float,
         started_wall: float,
         on_exit: Callable[[Report], object] | None,
-        readings: dict[str, Reading],
-        reaper: Reaper,
-        files: UsageFiles,
-        terminal_fd: int = -1,
+        stdio: Stdio,
     ) -> None:
+        birth, place = attempt.birth, attempt.place
         self.id = run_id
         self.name = name
-        self.argv = argv
         self.cwd = cwd
-        self.pid = pid
+        self.pid = birth.pid
         self.limits = limits
         self.grace = grace
-        self.terminal_fd = terminal_fd
-        self._pidfd = pidfd
-        self._leaf = leaf
-        self._limits_report = limits_report
-        self._enforcement = enforcement
-        self._own_group = own_group
+        self.terminal_fd = stdio.terminal_fd
+        self._argv = argv
+        self._attempt = attempt
+        self._pidfd = birth.pidfd
+        self._leaf: Leaf | None = None
+        if place.subtree is not None:
+            leaf = attempt.name
+            self._leaf = Leaf(
+                leaf,
+                f"{place.subtree.path}/{leaf}",
+                f"{place.cgroup}/{leaf}",
+                birth.leaf_fd,
+                birth.events_fd,
+                place.subtree.fd,
+            )
+        self._own_group = attempt.image.session is not Session.SAME_GROUP
         self._background = background
         self._started = started
         self._started_wall = started_wall
         self._on_exit = on_exit
-        self._readings = readings
         self._reaper = reaper
-        self._files = files
-        self._owner = os.getpid()
+        self._owner = reaper.pid
         self._ending = Ending(
-            pid=pid,
-            pidfd=pidfd,
-            leaf_fd=leaf.fd if leaf else -1,
-            events_fd=leaf.events_fd if leaf else -1,
-            parent_fd=leaf.parent_fd if leaf else -1,
-            name=leaf.name if leaf else "",
-            own_group=own_group,
+            pid=self.pid,
+            pidfd=self._pidfd,
+            leaf_fd=birth.leaf_fd,
+            events_fd=birth.events_fd,
+            parent_fd=self._leaf.parent_fd if self._leaf else -1,
+            name=attempt.name,
+            own_group=self._own_group,
         )
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._assist = threading.Lock()
         self._done = threading.Event()
         self._report: Report | None = None
         self._intent: Intent | None = None
@@ -121,6 +126,7 @@ class Child:
         self._events: list[Event] = []
         self._timers: list[Timer] = []
         self._last_output = started
+        self._readings = stdio.readings(self._touched)
 
     def __repr__(self) -> str:
         state = "ended" if self._done.is_set() else "running"
@@ -132,9 +138,22 @@ class Child:
         return self._leaf.path if self._leaf else None
 
     @property
+    def argv(self) -> tuple[str, ...]:
+        """What was asked to run, for people: bytes that are no text are escaped."""
+        return tuple(argument.decode(errors="backslashreplace") for argument in self._argv)
+
+    @property
     def enforcement(self) -> Enforcement:
         """How it is held, and what this host could not give it."""
-        return self._enforcement
+        leaf, place = self._leaf, self._attempt.place
+        return Enforcement(
+            "cgroup" if leaf else "session+subreaper" if self._reaper.owns_process else "session",
+            place.subtree.path if place.subtree else None,
+            leaf.name if leaf else None,
+            self._attempt.birth.placement,
+            place.hierarchy.kind,
+            self._attempt.notes(),
+        )
 
     @property
     def report(self) -> Report | None:
@@ -150,10 +169,22 @@ class Child:
         """
         if os.getpid() != self._owner:
             raise AgentdError(f"run {self.name} belongs to process {self._owner}: only that one can wait for it")
-        if not self._done.wait(timeout):
+        until = None if timeout is None else time.monotonic() + timeout
+        if timeout != 0 and self._simple and self._assist.acquire(blocking=False):
+            try:
+                self._reaper.wait_in_place(self, until)
+            finally:
+                self._assist.release()
+        if not self._done.wait(None if until is None else max(0.0, until - time.monotonic())):
             raise TimeoutError(f"run {self.name} (pid {self.pid}) has not ended within {timeout} s")
         assert self._report is not None
         return self._report
+
+    @property
+    def _simple(self) -> bool:
+        """Whether its end is one step where nothing is left behind: then a waiter takes that step itself,
+        and saves two changes of thread."""
+        return self._leaf is not None and not self._readings and self._background == "kill"
 
     def poll(self) -> Report | None:
         """The report if the run is over, else None. Never waits."""
@@ -227,6 +258,3 @@ def _has_ended(pidfd: int) -> bool:
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(0))
-
-
-__all__ = ["KILL_NOW", "Child", "Leaf"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agentd.cgroup.usage import parse_usage
@@ -27,9 +28,9 @@ def conclude(reaper: Reaper, child: Child, now: float, *, removed: bool | None, 
     if not ended:
         child._exited = now
         child._ended_wall = time.time()
-    usage = parse_usage(child._ending.texts)
-    memory = usage.get("memory", {})
+    texts = child._ending.texts
     status = child._status or UNKNOWN
+    memory = parse_usage(texts).get("memory", {}) if status.signal is not None else {}
     verdict = decide(
         Observed(
             status,
@@ -54,10 +55,10 @@ def conclude(reaper: Reaper, child: Child, now: float, *, removed: bool | None, 
         ended=child._ended_wall,
         duration=child._exited - child._started,
         verdict=verdict,
-        limits=child._limits_report,
-        enforcement=child._enforcement,
+        limits=partial(child._attempt.limits_report, child.limits),
+        enforcement=child.enforcement,
         teardown=Teardown(not stuck, len(killed), round(max(0.0, waited), 6), removed, stuck),
-        usage=usage,
+        usage=partial(parse_usage, texts),
         events=tuple(child._events),
         left_behind=tuple(child._named or ()),
         left_behind_count=child._left_count,
@@ -96,5 +97,5 @@ def _executed(child: Child, memory: dict[str, Any]) -> bool:
     """Whether it can have got through its exec before the OOM killer met it."""
     if not memory.get("oom_kill"):
         return True
-    limit = child._limits_report.in_force.get("memory_max")
+    limit = child._attempt.limits_report(child.limits).in_force.get("memory_max")
     return not (isinstance(limit, str) and limit.isdigit() and int(limit) < _TOO_LOW)

@@ -31,14 +31,14 @@ _REMOVE_FOR = 1.0
 def exited(reaper: Reaper, child: Child, now: float) -> None:
     """The pidfd is readable. The fast path, nothing left and nothing to drain, is one call."""
     end = child._ending
-    end.run(child._files, keep=_must_look_first(child))
+    files = child._attempt.place.files_for(now - child._started)
+    end.run(files, keep=_must_look_first(child))
     status = end.status
     if status is None:
         reaper.rearm(child)
         return
     if child._status is None:
-        with child._lock:
-            child._status = status
+        child._status = status
         child._exited = now
         child._ended_wall = time.time()
         if child._intent is not None:
@@ -148,7 +148,7 @@ def proceed(reaper: Reaper, child: Child, now: float) -> None:
         child._emptied = now
     if not _drained(reaper, child, now):
         return
-    child._ending.run(child._files)
+    child._ending.run(child._attempt.place.files)
     if child._ending.finished:
         _finished(reaper, child, now)
 
@@ -282,6 +282,7 @@ def _give_up(reaper: Reaper, child: Child, now: float) -> None:
         f"pid {stat.pid} ({stat.name}) in state {stat.state}" for pid in pids if (stat := proc.stat(pid))
     )
     child._note("stuck", f"{len(pids)} processes did not die of SIGKILL")
+    reaper.give_up()
     conclude.conclude(reaper, child, now, removed=False if child._leaf else None, stuck=stuck or ("unknown",))
 
 

@@ -16,6 +16,8 @@ from agentd.linux.end import UsageFiles
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_WORTH_PRESSURE = 0.01
+
 NO_PLAN = LimitPlan((), (), {}, {})
 
 
@@ -42,6 +44,12 @@ class Place:
                 name for name in usage_files(subtree.controllers) if offered is None or name in offered
             )
         self.files = UsageFiles(files)
+        self._files_of_short_runs = UsageFiles([name for name in files if not name.endswith(".pressure")])
+
+    def files_for(self, duration: float) -> UsageFiles:
+        """What to read at the end of a run of ``duration`` seconds. Stalls are no longer than the run: those
+        of a very short one are not worth three files."""
+        return self.files if duration >= _WORTH_PRESSURE else self._files_of_short_runs
 
     def plan(self, limits: Limits) -> LimitPlan:
         if self.subtree is not None:

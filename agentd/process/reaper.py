@@ -15,14 +15,21 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
+from agentd.linux.end import await_end
 from agentd.process import ending, orphans, watch
 from agentd.process.child import Child
 from agentd.process.ladder import Ladder
 from agentd.process.report import Report
 from agentd.process.streams import Reading
-from agentd.process.timers import Action, Timer, Timers
+from agentd.process.timers import Action, Timers
+
+_SHORT = 0.05
+"""Seconds after which a run is watched for leaving its leaf: most are over before, and pay nothing."""
+
+
+Step = Callable[["Reaper", Child, float], None]
 
 
 class Reaper:
@@ -42,6 +49,8 @@ class Reaper:
         self._streams: dict[int, Reading] = {}
         self._early: set[int] = set()
         self._births = 0
+        self._given_up = False
+        self._give_up_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._orphans_due = False
         self._mailbox: deque[Action] = deque()
         self._asleep = False
@@ -71,28 +80,40 @@ class Reaper:
         pidfd = child._pidfd
         with self._lock:
             self._routes[pidfd] = child
-            if child._leaf is not None:
-                self._leaf_routes[child._leaf.events_fd] = child
             early = pidfd in self._early
             self._early.discard(pidfd)
         if early:
-            self.post(lambda now: ending.exited(self, child, now))
-        if child._readings or watch.needed(child.limits):
-            self.post(lambda now: self._attend(child, now))
+            self.post(lambda now: self.step(child, ending.exited, now))
+        if child._readings:
+            self.post(lambda _now: self._read_streams(child))
+        watch.start(self, child)
+        if child._leaf is not None:
+            self.at(child, child._started + _SHORT, lambda now: self._watch_leaf(child, now))
 
-    @contextlib.contextmanager
-    def birth(self) -> Iterator[None]:
-        """While a child is between its clone and `track`, no zombie is taken for an orphan."""
+    def begin_birth(self) -> None:
+        """From here to `end_birth` no zombie is taken for an orphan: one may be a child that ended before
+        its owner could `track` it."""
         with self._lock:
             self._births += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._births -= 1
-                due = self._orphans_due and not self._births
-            if due:
-                self.adopt_orphans()
+
+    def end_birth(self) -> None:
+        with self._lock:
+            self._births -= 1
+            due = self._orphans_due and not self._births
+        if due:
+            self.adopt_orphans()
+
+    def wait_in_place(self, child: Child, until: float | None) -> None:
+        """Wait for a child's end in the caller's thread, and take the first step of its ending there.
+
+        Returns when that is done, at ``until``, or when some run was given up on: then the loop alone knows.
+        """
+        while not child._done.is_set() and child._status is None and not self._given_up:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            if await_end(self.epoll_fd, child._pidfd, self._give_up_fd, left):
+                self.step(child, ending.exited, time.monotonic())
 
     def reap_orphans(self) -> None:
         """In the loop's thread: reap what this process adopted, or leave it for the end of a birth."""
@@ -116,15 +137,34 @@ class Reaper:
     # -- for the loop's thread --------------------------------------------------------------------------
 
     def begin_ladder(self, child: Child, ladder: Ladder, now: float) -> None:
-        self._guarded(child, lambda: ending.begin_ladder(self, child, ladder, now))
+        self.step(child, lambda reaper, child, now: ending.begin_ladder(reaper, child, ladder, now), now)
 
-    def at(self, child: Child, when: float, action: Callable[[float], None]) -> Timer:
-        """``action(now)`` for a child at a time, unless it is over by then."""
-        timer = self.timers.add(when, lambda now: self._guarded(child, lambda: action(now)))
+    def at(self, child: Child, when: float, action: Action) -> None:
+        """``action(now)`` for a child at a time, unless it is over by then. For any thread."""
+        timer, sooner = self.timers.add(when, lambda now: self.step(child, lambda _r, _c, now: action(now), now))
         child._timers.append(timer)
         if len(child._timers) > 32:
             child._timers = [kept for kept in child._timers if kept.action is not None]
-        return timer
+        if sooner:
+            self._wake()
+
+    def step(self, child: Child, step: Step, now: float) -> None:
+        """One step of a child's course, unless it is over. A defect in it must not take the loop, and every
+        other child, with it."""
+        with child._lock:
+            if child._done.is_set():
+                return
+            try:
+                step(self, child, now)
+            except Exception:
+                import traceback
+
+                ending.abandon(self, child, traceback.format_exc())
+
+    def give_up(self) -> None:
+        """Some run cannot be ended: those who wait in place look up."""
+        self._given_up = True
+        os.eventfd_write(self._give_up_fd, 1)
 
     def rearm(self, child: Child) -> None:
         """Wait for the pidfd again, after a wake-up that was none."""
@@ -163,8 +203,18 @@ class Reaper:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_write(self._wake_fd, 1)
 
-    def _attend(self, child: Child, now: float) -> None:
-        """What a child needs besides its pidfd: streams to read, clocks to watch."""
+    def _watch_leaf(self, child: Child, now: float) -> None:
+        """A run that is not over at once: be told when its leaf becomes empty, and look whether it has."""
+        leaf = child._leaf
+        assert leaf is not None
+        ending.leaf_changed(self, child, now)
+        if not child._done.is_set() and not leaf.watched:
+            leaf.watched = True
+            with self._lock:
+                self._leaf_routes[leaf.events_fd] = child
+            self._epoll.register(leaf.events_fd, select.EPOLLPRI | select.EPOLLET)
+
+    def _read_streams(self, child: Child) -> None:
         if child._done.is_set():
             return
         for reading in child._readings.values():
@@ -174,11 +224,10 @@ class Reaper:
                 os.set_blocking(reading.fd, False)
                 self._streams[reading.fd] = reading
                 self._epoll.register(reading.fd, select.EPOLLIN)
-        watch.start(self, child, now)
 
     def _stream_ended(self, child: Child, now: float) -> None:
         if child._status is not None:
-            self._guarded(child, lambda: ending.proceed(self, child, now))
+            self.step(child, ending.proceed, now)
 
     def _read(self, reading: Reading) -> None:
         reading.read_ready()
@@ -194,10 +243,11 @@ class Reaper:
     def _pass(self) -> None:
         """One pass: what was written is read before an end is handled, then the mailbox, then deadlines."""
         self._asleep = True
-        at = self.timers.next_at()
+        at = self.timers.sleep_until()
         timeout = None if at is None else max(0.0, at - time.monotonic())
         ready = self._epoll.poll(0 if self._mailbox else timeout)
         self._asleep = False
+        self.timers.awake()
         now = time.monotonic()
         ended: list[Child] = []
         emptied: list[Child] = []
@@ -211,9 +261,9 @@ class Reaper:
             else:
                 self._sort(fd, ended, emptied)
         for child in ended:
-            self._guarded(child, lambda child=child: ending.exited(self, child, now))  # type: ignore[misc]
+            self.step(child, ending.exited, now)
         for child in emptied:
-            self._guarded(child, lambda child=child: ending.leaf_changed(self, child, now))  # type: ignore[misc]
+            self.step(child, ending.leaf_changed, now)
         for _ in range(len(self._mailbox)):
             self._mailbox.popleft()(now)
         for action in self.timers.due(now):
@@ -230,17 +280,6 @@ class Reaper:
         elif leaf_of is not None:
             emptied.append(leaf_of)
 
-    def _guarded(self, child: Child, step: Callable[[], None]) -> None:
-        """A defect in one child's handling must not take the loop, and every other child, with it."""
-        if child._done.is_set():
-            return
-        try:
-            step()
-        except Exception:
-            import traceback
-
-            ending.abandon(self, child, traceback.format_exc())
-
     def _serve_callbacks(self) -> None:
         assert self._callback_ready is not None
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -255,7 +294,7 @@ class Reaper:
     def close_in_fork(self) -> None:
         """In a forked copy of this process: close what it inherited, above all the leaves, whose locks would
         otherwise outlive their owner. Nothing is signalled, waited for or removed."""
-        fds = {self._wake_fd, *self._routes, *self._leaf_routes, *self._streams}
+        fds = {self._wake_fd, self._give_up_fd, *self._routes, *self._leaf_routes, *self._streams}
         fds |= {child._leaf.fd for child in self._routes.values() if child._leaf is not None}
         for child in self._routes.values():
             child._pidfd = -1

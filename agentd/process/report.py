@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentd.errors import AgentdError, LimitNotInForceError
 from agentd.process.left_behind import LeftBehind
@@ -97,29 +98,66 @@ class Event(NamedTuple):
         return {"at": self.at, "kind": self.kind, "detail": self.detail}
 
 
-class Report(NamedTuple):
+class Report:
     """Of one run. ``started`` and ``ended`` are seconds since the epoch (the wall clock, which may be set);
-    ``duration`` is seconds on the monotonic clock."""
+    ``duration`` is seconds on the monotonic clock. ``usage`` and ``limits`` are worked out when they are
+    first read."""
 
-    id: str
-    name: str
-    argv: tuple[str, ...]
-    cwd: str
-    pid: int | None
-    started: float
-    ended: float
-    duration: float
-    verdict: Verdict
-    limits: LimitsReport
-    enforcement: Enforcement
-    teardown: Teardown
-    usage: Mapping[str, object] = MappingProxyType({})
-    events: tuple[Event, ...] = ()
-    left_behind: tuple[LeftBehind, ...] = ()
-    left_behind_count: int = 0
-    tails: Mapping[str, StreamTail] = MappingProxyType({})
-    intent: Intent | None = None
-    start_code: int | None = None
+    def __init__(
+        self,
+        *,
+        id: str,  # noqa: A002 - the report's own word
+        name: str,
+        argv: tuple[str, ...],
+        cwd: str,
+        pid: int | None,
+        started: float,
+        ended: float,
+        duration: float,
+        verdict: Verdict,
+        limits: Callable[[], LimitsReport],
+        enforcement: Enforcement,
+        teardown: Teardown,
+        usage: Callable[[], Mapping[str, Any]] = dict,
+        events: tuple[Event, ...] = (),
+        left_behind: tuple[LeftBehind, ...] = (),
+        left_behind_count: int = 0,
+        tails: Mapping[str, StreamTail] = MappingProxyType({}),
+        intent: Intent | None = None,
+        start_code: int | None = None,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.argv = argv
+        self.cwd = cwd
+        self.pid = pid
+        self.started = started
+        self.ended = ended
+        self.duration = duration
+        self.verdict = verdict
+        self.enforcement = enforcement
+        self.teardown = teardown
+        self.events = events
+        self.left_behind = left_behind
+        self.left_behind_count = left_behind_count
+        self.tails = tails
+        self._limits = limits
+        self._usage = usage
+        self._intent = intent
+        self._start_code = start_code
+
+    def __repr__(self) -> str:
+        return f"<agentd.Report {self.name} {self.verdict.exit} ({self.verdict.cause})>"
+
+    @cached_property
+    def usage(self) -> Mapping[str, Any]:
+        """What the leaf counted: docs/report.md. A file that the kernel lacks is absent, never zero."""
+        return self._usage()
+
+    @cached_property
+    def limits(self) -> LimitsReport:
+        """What was asked for, what was in force, and why the rest was not."""
+        return self._limits()
 
     @property
     def ok(self) -> bool:
@@ -129,7 +167,7 @@ class Report(NamedTuple):
     @property
     def exit_code(self) -> int:
         """What ``agentd run`` exits with for this run."""
-        return exit_code(self.verdict, self.intent) if self.start_code is None else self.start_code
+        return exit_code(self.verdict, self._intent) if self._start_code is None else self._start_code
 
     def to_dict(self) -> dict[str, object]:
         """Plain data, ready for JSON."""
@@ -170,7 +208,7 @@ def failed_start(argv: Sequence[str], cwd: str | None, error: AgentdError, code:
         ended=now,
         duration=0.0,
         verdict=Verdict("failed", "start", None, None, None, False, (str(error),)),
-        limits=LimitsReport({}, {}, refused),
+        limits=lambda: LimitsReport({}, {}, refused),
         enforcement=Enforcement("none", None, None, "none", "", ()),
         teardown=Teardown(True, 0, 0.0, None),
         start_code=code,

@@ -2,91 +2,70 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from agentd.errors import UsageError
 from agentd.process.streams import DEVNULL, STDOUT, Capture, Reading, Target
 
 
 class Stdio:
-    """``child_side`` are the three descriptors for the child, -1 to inherit. What only the child needs is
-    closed by `open_stdio`; what agentd reads lives on in `readings`."""
+    """``child_side`` are the three descriptors for the child, -1 to inherit. `close` closes what only the
+    child needs; what agentd reads passes to `readings`. Raises UsageError for what is no stream."""
 
-    def __init__(self) -> None:
-        self.child_side = (-1, -1, -1)
+    def __init__(self, stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> None:
+        _check(stdin, stdout, stderr, tty)
         self.terminal_fd = -1
         self._theirs: list[int] = []
         self._ours: dict[str, tuple[int, Capture]] = {}
+        try:
+            if tty:
+                self.child_side = self._pseudo_terminal(stdout if isinstance(stdout, Capture) else Capture())
+            else:
+                given_out = self._output("stdout", stdout)
+                merged = isinstance(stderr, int) and stderr == STDOUT
+                given_err = (given_out if given_out >= 0 else 1) if merged else self._output("stderr", stderr)
+                given_in = self._devnull() if stdin == DEVNULL else -1 if stdin is None else stdin
+                self.child_side = (given_in, given_out, given_err)
+        except BaseException:
+            self.close()
+            raise
 
     def readings(self, touched: Callable[[], None]) -> dict[str, Reading]:
         """Hands over the captured streams; from here on the Readings close them."""
         ours, self._ours = self._ours, {}
         return {name: Reading(fd, capture, touched) for name, (fd, capture) in ours.items()}
 
-    def close_theirs(self) -> None:
+    def close(self) -> None:
+        """The child's side; and ours, if it was not handed over."""
         for fd in self._theirs:
             os.close(fd)
-        self._theirs.clear()
-
-    def close_ours(self) -> None:
         for fd, _ in self._ours.values():
             os.close(fd)
+        self._theirs.clear()
         self._ours.clear()
 
-    def devnull(self) -> int:
+    def _devnull(self) -> int:
         fd = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self._theirs.append(fd)
         return fd
 
-    def pipe(self, name: str, capture: Capture) -> int:
-        read, write = os.pipe()
-        self._theirs.append(write)
-        self._ours[name] = (read, capture)
-        return write
+    def _output(self, name: str, target: Target) -> int:
+        if target is None:
+            return -1
+        if isinstance(target, Capture):
+            read, write = os.pipe()
+            self._theirs.append(write)
+            self._ours[name] = (read, target)
+            return write
+        return self._devnull() if target == DEVNULL else target
 
-    def pseudo_terminal(self, capture: Capture) -> int:
+    def _pseudo_terminal(self, capture: Capture) -> tuple[int, int, int]:
         master, slave = os.openpty()
         self._theirs.append(slave)
         self._ours["terminal"] = (master, capture)
         self.terminal_fd = master
-        return slave
-
-
-@contextlib.contextmanager
-def open_stdio(stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> Iterator[Stdio]:
-    """The streams while a child is spawned; the child's side is closed at the end, ours too if it failed.
-
-    Raises UsageError for what is no stream, before anything is opened.
-    """
-    _check(stdin, stdout, stderr, tty)
-    stdio = Stdio()
-    try:
-        if tty:
-            capture = stdout if isinstance(stdout, Capture) else Capture()
-            slave = stdio.pseudo_terminal(capture)
-            stdio.child_side = (slave, slave, slave)
-        elif stdin is not None or stdout is not None or stderr is not None:
-            given_in = stdio.devnull() if stdin == DEVNULL else -1 if stdin is None else stdin
-            given_out = _output(stdio, "stdout", stdout)
-            if stderr == STDOUT and not isinstance(stderr, Capture):
-                given_err = given_out if given_out >= 0 else 1
-            else:
-                given_err = _output(stdio, "stderr", stderr)
-            stdio.child_side = (given_in, given_out, given_err)
-        yield stdio
-    finally:
-        stdio.close_theirs()
-        stdio.close_ours()
-
-
-def _output(stdio: Stdio, name: str, target: Target) -> int:
-    if target is None:
-        return -1
-    if isinstance(target, Capture):
-        return stdio.pipe(name, target)
-    return stdio.devnull() if target == DEVNULL else target
+        return slave, slave, slave
 
 
 def _check(stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> None:
@@ -105,3 +84,7 @@ def _check(stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> None
 
 def _descriptor(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and (value >= 0 or value == DEVNULL)
+
+
+INHERIT = Stdio(None, None, None, False)
+"""All three streams are those of this process."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import errno
 import itertools
 import os
-import select
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -14,27 +13,22 @@ from typing import Any
 from weakref import WeakSet
 
 from agentd.cgroup.limits import Limits
-from agentd.cgroup.plan import LimitPlan, LimitWrite, explain_mismatch, in_force
-from agentd.cgroup.apply import read_effect
-from agentd.errors import AgentdError, LimitNotInForceError, StartError, UsageError
-from agentd.linux.birth import Birth, Image, Refused, Session, Style, exec_result
-from agentd.linux.end import Ending
+from agentd.errors import AgentdError, LimitNotInForceError, UsageError
+from agentd.linux.birth import Image, Session
 from agentd.process import command
-from agentd.process.child import Child, Leaf
+from agentd.process.attempt import Attempt
+from agentd.process.child import Child
 from agentd.process.placing import Place, choose
 from agentd.process.reaper import shared
-from agentd.process.report import Enforcement, LimitsReport, Report
-from agentd.process.stdio import Stdio, open_stdio
+from agentd.process.report import Report
+from agentd.process.stdio import INHERIT, Stdio
 from agentd.process.streams import Target
 
-_counter = itertools.count(1)
+NAME_RULE = "give at most 64 letters, digits, '.', '_' and '-', beginning with a letter or digit"
+
 _supervisors: WeakSet[Supervisor] = WeakSet()
 _NO_LIMITS = Limits()
-_EAGAIN_TRIES = 10
-_EAGAIN_PAUSE = 0.02
-NAME_RULE = "give at most 64 letters, digits, '.', '_' and '-', beginning with a letter or digit"
-_CLONE3_REFUSED = (errno.ENOSYS, errno.EPERM, errno.E2BIG, errno.EINVAL)
-_refused_styles: set[Style] = set()
+_runs = itertools.count(1)
 
 
 class Supervisor:
@@ -60,6 +54,7 @@ class Supervisor:
         self._place: Place = choose(cgroup, total)
         self._children: set[Child] = set()
         self._closed = False
+        self._salt = os.urandom(5).hex()
         _supervisors.add(self)
 
     @property
@@ -109,12 +104,7 @@ class Supervisor:
         Raises UsageError (all problems in one), LimitNotInForceError, StartError (nothing of it runs, its
         leaf is gone; ``exit_code`` tells 126 and 127 apart), CgroupError.
         """
-        if self._closed or os.getpid() != self._owner:
-            raise AgentdError(
-                "this Supervisor is closed"
-                if self._closed
-                else f"this Supervisor belongs to process {self._owner}: make one in this process"
-            )
+        self._check_usable()
         arguments = command.encode_argv(argv)
         variables = command.current_environment() if env is None else command.encode_environment(env)
         label = _checked(name, arguments, grace, background)
@@ -124,7 +114,8 @@ class Supervisor:
             raise LimitNotInForceError(plan.not_in_force, path=self.cgroup or "")
         reaper = shared()
         reaper.start()
-        with open_stdio(stdin, stdout, stderr, tty) as stdio:
+        stdio = INHERIT if stdin is stdout is stderr is None and not tty else Stdio(stdin, stdout, stderr, tty)
+        try:
             image = Image(
                 command.candidates(arguments[0], variables),
                 arguments,
@@ -136,15 +127,33 @@ class Supervisor:
                 terminal=tty,
                 sigmask=sigmask,
             )
-            with reaper.birth():
-                attempt = _Attempt(self._place, image, plan, reaper.epoll_fd, best_effort, delegate)
+            reaper.begin_birth()
+            try:
+                attempt = Attempt(self._place, image, plan, reaper.epoll_fd, best_effort, delegate)
                 started_wall, started = time.time(), time.monotonic()
                 attempt.run(self._required, where)
-                child = self._child(attempt, stdio, limits, label, arguments, where, grace, background, on_exit,
-                                    started, started_wall)  # fmt: skip
-                self._children.add(child)
                 attempt.wait_for_exec(started, limits.wall, where)
+                child = Child(
+                    f"{int(started_wall * 1000):012x}{self._salt}{next(_runs):04x}",
+                    label,
+                    tuple(arguments),
+                    where if where is not None else os.getcwd(),
+                    attempt=attempt,
+                    reaper=reaper,
+                    limits=limits,
+                    grace=grace,
+                    background=background,
+                    started=started,
+                    started_wall=started_wall,
+                    on_exit=on_exit,
+                    stdio=stdio,
+                )
+                self._children.add(child)
                 reaper.track(child)
+            finally:
+                reaper.end_birth()
+        finally:
+            stdio.close()
         if len(self._children) > 64:
             self._children = {kept for kept in self._children if not kept._done.is_set()}
         return child
@@ -172,269 +181,17 @@ class Supervisor:
     ) -> None:
         self.close()
 
-    def _child(
-        self,
-        attempt: _Attempt,
-        stdio: Stdio,
-        limits: Limits,
-        label: str,
-        arguments: Sequence[bytes],
-        where: str | None,
-        grace: float,
-        background: str,
-        on_exit: Callable[[Report], object] | None,
-        started: float,
-        started_wall: float,
-    ) -> Child:
-        born = attempt.birth
-        place = self._place
-        leaf: Leaf | None = None
-        if place.subtree is not None:
-            leaf = Leaf(
-                attempt.name,
-                f"{place.subtree.path}/{attempt.name}",
-                f"{place.cgroup}/{attempt.name}",
-                born.leaf_fd,
-                born.events_fd,
-                place.subtree.fd,
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise AgentdError("this Supervisor is closed", remedy="make another")
+        if os.getpid() != self._owner:
+            raise AgentdError(
+                f"this Supervisor belongs to process {self._owner}", remedy="make one in this process"
             )
-        child = Child(
-            run_id=f"{int(started_wall * 1000):012x}{os.urandom(5).hex()}",
-            name=label,
-            argv=tuple(argument.decode(errors="backslashreplace") for argument in arguments),
-            cwd=where if where is not None else os.getcwd(),
-            pid=born.pid,
-            pidfd=born.pidfd,
-            leaf=leaf,
-            limits=limits,
-            limits_report=attempt.limits_report(limits),
-            enforcement=Enforcement(
-                "cgroup" if leaf else "session+subreaper" if shared().owns_process else "session",
-                place.subtree.path if place.subtree else None,
-                attempt.name if leaf else None,
-                born.placement,
-                place.hierarchy.kind,
-                attempt.notes(),
-            ),
-            own_group=attempt.image.session is not Session.SAME_GROUP,
-            grace=grace,
-            background=background,
-            started=started,
-            started_wall=started_wall,
-            on_exit=on_exit,
-            readings={},
-            reaper=shared(),
-            files=place.files,
-        )
-        child._readings = stdio.readings(child._touched)
-        child.terminal_fd = stdio.terminal_fd
-        return child
-
-
-class _Attempt:
-    """One birth, with its retries: another name, another style of clone, a subtree made again."""
-
-    def __init__(
-        self,
-        place: Place,
-        image: Image,
-        plan: LimitPlan,
-        epoll_fd: int,
-        best_effort: bool,
-        delegate: bool,
-    ) -> None:
-        self.place = place
-        self.image = image
-        self.plan = plan
-        self.best_effort = best_effort
-        self.delegate = delegate
-        self.failed: dict[str, str] = dict(plan.not_in_force)
-        self.name = _leaf_name() if place.subtree is not None else ""
-        self.style = Style.FORK if place.throttled else Style.VFORK
-        if self.style in _refused_styles:
-            self.style = Style.LEGACY
-        self.birth = Birth(
-            image,
-            parent_fd=place.subtree.fd if place.subtree is not None else -1,
-            name=self.name,
-            before=plan.before,
-            after=plan.after,
-            epoll_fd=epoll_fd,
-            style=self.style,
-            accept_limits=best_effort,
-        )
-
-    def run(self, required: bool, cwd: str | None) -> None:
-        """Until it is born. Raises what `Supervisor.spawn` raises; then nothing is left of it."""
-        birth = self.birth
-        if self._must_see_leaf_first():
-            self._retry(birth.make_leaf, required, cwd)
-            self._inspect_leaf()
-        self._retry(birth.run, required, cwd)
-        self._note_refused(self.plan.before, birth.refused_before())
-        if required and birth.placement != "born":
-            self._abort()
-            raise StartError(
-                "clone3 is refused here, so the child would not be born in its leaf",
-                stage="clone",
-                errno=errno.ENOSYS,
-                remedy="allow clone3 in the seccomp profile, or use --cgroup auto",
-            )
-        if self.plan.after:
-            self._note_refused(self.plan.after, birth.refused_after())
-
-    def _must_see_leaf_first(self) -> bool:
-        if self.place.subtree is None:
-            return False
-        return self.delegate or any(write.file in ("io.max", "cpuset.cpus") for write in self.plan.before)
-
-    def _inspect_leaf(self) -> None:
-        """What only shows in other files than the one that was written; and the mark of a delegated leaf."""
-        birth = self.birth
-        for write in self.plan.before:
-            if write.expect is None:
-                with contextlib.suppress(OSError):
-                    read = read_effect(birth.leaf_fd, write)
-                    if not in_force(write, read):
-                        self.failed[write.limit] = explain_mismatch(write, 0, read)
-        if self.failed and not self.best_effort:
-            self._abort()
-            raise LimitNotInForceError(self.failed, path=self.place.subtree.path if self.place.subtree else "")
-        if self.delegate:
-            with contextlib.suppress(OSError):
-                os.setxattr(birth.leaf_fd, "user.delegate", b"1")
-
-    def _retry(self, step: Callable[[], bool], required: bool, cwd: str | None) -> None:
-        birth = self.birth
-        tries = 0
-        while not step():
-            stage, number = birth.stage, birth.errno
-            if stage == "mkdir" and number == errno.EEXIST:
-                self.name = _leaf_name()
-                birth.rename(self.name)
-            elif stage == "mkdir" and number in (errno.ENOENT, errno.ENODEV) and tries < _EAGAIN_TRIES:
-                assert self.place.subtree is not None
-                self.place.subtree.reopen()
-                birth.adopt_parent(self.place.subtree.fd)
-                tries += 1
-            elif stage == "clone" and number in _CLONE3_REFUSED and self.style is not Style.LEGACY and not required:
-                self.style = Style.LEGACY
-                birth.use(self.style)
-            elif stage == "clone" and number == errno.EAGAIN and tries < _EAGAIN_TRIES:
-                tries += 1
-                time.sleep(_EAGAIN_PAUSE * tries)
-            elif stage == "limit" and birth.pidfd < 0 and self._only_unneeded(birth.refused_before()):
-                birth.accept_limits()
-            else:
-                self._fail(stage, number, cwd)
-        if self.style is Style.LEGACY:
-            _refused_styles.update((Style.VFORK, Style.FORK))
-
-    def _only_unneeded(self, refused: list[Refused]) -> bool:
-        """Whether every refused write is one that nobody asked for and that this kernel has no file for."""
-        return all(self.plan.before[one.index].implicit and one.errno == errno.ENOENT for one in refused)
-
-    def _note_refused(self, writes: Sequence[LimitWrite], refused: list[Refused]) -> None:
-        for one in refused:
-            write = writes[one.index]
-            if not (write.implicit and one.errno == errno.ENOENT):
-                self.failed[write.limit] = explain_mismatch(write, one.errno, one.read_back)
-
-    def _fail(self, stage: str, number: int, cwd: str | None) -> None:
-        birth = self.birth
-        before, after = birth.refused_before(), birth.refused_after()
-        self._abort()
-        if stage == "limit":
-            self._note_refused(self.plan.before, before)
-            self._note_refused(self.plan.after, after)
-            raise LimitNotInForceError(self.failed, path=self.place.subtree.path if self.place.subtree else "")
-        raise command.start_error(stage, number, self.image.argv, self.image.candidates, cwd)
-
-    def _abort(self) -> None:
-        """Undo: whatever was cloned is killed and reaped, the leaf is removed."""
-        birth = self.birth
-        if birth.pidfd < 0:
-            birth.undo()
-            return
-        _finish_off(birth, self.name, self.place)
-
-    def wait_for_exec(self, started: float, wall: float | None, cwd: str | None) -> None:
-        """For a child that was cloned fork-style: until it executes, but no longer than its wall limit (from
-        then on the loop ends it). Raises StartError if it could not execute."""
-        fd = self.birth.exec_fd
-        if fd < 0:
-            return
-        poller = select.poll()
-        poller.register(fd, select.POLLIN)
-        left = None if wall is None else max(0.0, started + wall - time.monotonic()) * 1000
-        if not poller.poll(left):
-            os.close(fd)
-            return
-        failed = exec_result(fd)
-        if failed is not None:
-            self._abort()
-            raise command.start_error(*failed, self.image.argv, self.image.candidates, cwd)
-
-    def limits_report(self, limits: Limits) -> LimitsReport:
-        asked = limits.asked()
-        held: dict[str, str | float] = {
-            write.limit: write.expect if write.expect is not None else write.value
-            for write in (*self.plan.before, *self.plan.after)
-            if write.limit not in self.failed
-        }
-        for clock in ("wall", "cpu_time", "idle"):
-            if clock in asked and clock not in self.failed:
-                held[clock] = asked[clock]
-        return LimitsReport(asked, held, self.failed)
-
-    def notes(self) -> tuple[str, ...]:
-        notes = []
-        if self.place.subtree is None:
-            notes.append(f"no leaf: {self.place.why_none}")
-        if self.birth.placement == "joined":
-            notes.append("clone3 is refused here: the child joined its leaf before its exec")
-        notes += [f"{limit} is not in force: {why}" for limit, why in self.failed.items()]
-        return tuple(notes)
-
-
-def _finish_off(birth: Birth, name: str, place: Place) -> None:
-    """Kill and reap a child that never became one, and remove its leaf."""
-    from agentd.linux import signals
-
-    if birth.leaf_fd >= 0:
-        signals.kill_leaf(birth.leaf_fd)
-    signals.send(birth.pidfd, 9)
-    ending = Ending(
-        pid=birth.pid,
-        pidfd=birth.pidfd,
-        leaf_fd=birth.leaf_fd,
-        events_fd=birth.events_fd,
-        parent_fd=place.subtree.fd if place.subtree is not None else -1,
-        name=name,
-    )
-    poller = select.poll()
-    poller.register(birth.pidfd, select.POLLIN)
-    poller.poll()
-    until = time.monotonic() + 2.0
-    while True:
-        ending.run(place.files)
-        if ending.finished or time.monotonic() > until:
-            break
-        time.sleep(0.001)
-    if ending.finished and not ending.removed and place.subtree is not None:
-        from agentd.cgroup.remove import remove_tree
-
-        os.close(birth.leaf_fd)
-        remove_tree(place.subtree.fd, name)
-
-
-def _leaf_name() -> str:
-    return f"run-{os.getpid()}-{next(_counter)}"
 
 
 def _checked(name: str | None, argv: Sequence[bytes], grace: Any, background: str) -> str:
     problems = []
-    label = os.path.basename(argv[0]).decode(errors="replace") if name is None else name
     if name is not None and not valid_name(name):
         problems.append(f"name {name!r}: {NAME_RULE}")
     if isinstance(grace, bool) or not isinstance(grace, (int, float)) or not 0 <= grace < 1e9:
@@ -443,7 +200,7 @@ def _checked(name: str | None, argv: Sequence[bytes], grace: Any, background: st
         problems.append(f"background {background!r} is neither kill nor wait")
     if problems:
         raise UsageError(problems)
-    return label
+    return os.path.basename(argv[0]).decode(errors="replace") if name is None else name
 
 
 def valid_name(name: object) -> bool:
@@ -457,12 +214,8 @@ def valid_name(name: object) -> bool:
     )
 
 
+@atexit.register
 def _close_all() -> None:
     for supervisor in list(_supervisors):
         with contextlib.suppress(Exception):
             supervisor.close()
-
-
-import atexit  # noqa: E402 - registered once everything above exists
-
-atexit.register(_close_all)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
-from agentd.cgroup.limits import Limits
 from agentd.process import clocks
 
 if TYPE_CHECKING:
@@ -13,19 +13,17 @@ if TYPE_CHECKING:
     from agentd.process.reaper import Reaper
 
 
-def needed(limits: Limits) -> bool:
-    return limits.wall is not None or limits.cpu_time is not None or limits.idle is not None
-
-
-def start(reaper: Reaper, child: Child, now: float) -> None:
+def start(reaper: Reaper, child: Child) -> None:
     """Arm the clocks that the child's limits ask for."""
     limits = child.limits
     if limits.wall is not None:
         reaper.at(child, child._started + limits.wall, lambda now: _end(reaper, child, "deadline"))
     if limits.cpu_time is not None and child._leaf is not None:
-        _look_at_cpu(reaper, child, limits.cpu_time, now)
+        when = clocks.next_cpu_look(0.0, limits.cpu_time, os.cpu_count() or 1, child._started)
+        reaper.at(child, when, partial(_look_at_cpu, reaper, child, limits.cpu_time))
     if limits.idle is not None:
-        _look_at_silence(reaper, child, limits.idle, now)
+        when = clocks.next_idle_look(child._started, limits.idle)
+        reaper.at(child, when, partial(_look_at_silence, reaper, child, limits.idle))
 
 
 def _end(reaper: Reaper, child: Child, cause: str) -> None:
@@ -38,7 +36,7 @@ def _look_at_cpu(reaper: Reaper, child: Child, limit: float, now: float) -> None
         _end(reaper, child, "cpu")
         return
     when = clocks.next_cpu_look(used, limit, os.cpu_count() or 1, now)
-    reaper.at(child, when, lambda now: _look_at_cpu(reaper, child, limit, now))
+    reaper.at(child, when, partial(_look_at_cpu, reaper, child, limit))
 
 
 def _used_cpu(child: Child) -> float:
@@ -58,4 +56,4 @@ def _look_at_silence(reaper: Reaper, child: Child, idle: float, now: float) -> N
     if when <= now:
         _end(reaper, child, "idle")
     else:
-        reaper.at(child, when, lambda now: _look_at_silence(reaper, child, idle, now))
+        reaper.at(child, when, partial(_look_at_silence, reaper, child, idle))
