@@ -31,7 +31,7 @@ _REMOVE_FOR = 1.0
 def exited(reaper: Reaper, child: Child, now: float) -> None:
     """The pidfd is readable. The fast path, nothing left and nothing to drain, is one call."""
     end = child._ending
-    end.run(child._files, keep=_must_look_first(child))
+    _look(reaper, child, keep=_must_look_first(child))
     status = end.status
     if status is None:
         reaper.rearm(child)
@@ -48,6 +48,16 @@ def exited(reaper: Reaper, child: Child, now: float) -> None:
         _finished(reaper, child, now)
     else:
         proceed(reaper, child, now)
+
+
+def _look(reaper: Reaper, child: Child, *, keep: bool = False) -> None:
+    """One look, which is the reap where nothing is left. Under the child's lock: with the reap its descriptors
+    are closed, and their numbers may be another child's before we come back; nobody is to signal by them."""
+    with child._lock:
+        child._ending.run(child._files, keep=keep)
+        if child._ending.finished:
+            reaper.drop_routes(child)
+            child._pidfd = -1
 
 
 def leaf_changed(reaper: Reaper, child: Child, now: float) -> None:
@@ -78,6 +88,8 @@ def _look_for_escape(reaper: Reaper, child: Child, now: float) -> None:
 
 def begin_ladder(reaper: Reaper, child: Child, ladder: Ladder, now: float) -> None:
     """Start to end a run, or end it sooner than was planned; a later plan for the same run is ignored."""
+    if child._ending.finished:
+        return  # only its leaf is still to be removed
     if child._ladder is not None:
         planned = child._ladder_since + child._ladder.kill
         if now + ladder.kill >= planned:
@@ -107,7 +119,7 @@ def _climb(reaper: Reaper, child: Child, now: float) -> None:
 
 
 def _still(reaper: Reaper, child: Child, ladder: Ladder, now: float) -> None:
-    if child._ladder is ladder:
+    if child._ladder is ladder and not child._ending.finished:
         _climb(reaper, child, now)
 
 
@@ -142,13 +154,15 @@ def _checked(reaper: Reaper, child: Child, now: float, tries: int) -> None:
 
 def proceed(reaper: Reaper, child: Child, now: float) -> None:
     """The command has ended: get on with what is left of its run."""
+    if child._ending.finished:
+        return  # its descriptors are closed; `_finished` has arranged to be called again
     if _left_over(reaper, child, now):
         return
     if child._emptied is None:
         child._emptied = now
     if not _drained(reaper, child, now):
         return
-    child._ending.run(child._files)
+    _look(reaper, child)
     if child._ending.finished:
         _finished(reaper, child, now)
 

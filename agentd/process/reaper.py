@@ -76,9 +76,9 @@ class Reaper:
             early = pidfd in self._early
             self._early.discard(pidfd)
         if early:
-            self.post(lambda now: ending.exited(self, child, now))
+            self.post(lambda now: self._guarded(child, lambda: ending.exited(self, child, now)))
         if child._readings or watch.needed(child.limits):
-            self.post(lambda now: self._attend(child, now))
+            self.post(lambda now: self._guarded(child, lambda: self._attend(child, now)))
 
     @contextlib.contextmanager
     def birth(self) -> Iterator[None]:
@@ -132,14 +132,20 @@ class Reaper:
             self._epoll.modify(child._pidfd, select.EPOLLIN | select.EPOLLONESHOT)
 
     def deregister(self, child: Child) -> None:
-        """Drop a child's routes. Its descriptors may be closed already."""
-        with self._lock:
-            self._routes.pop(child._pidfd, None)
-            if child._leaf is not None:
-                self._leaf_routes.pop(child._leaf.events_fd, None)
+        """Forget a child: its routes and its timers."""
+        self.drop_routes(child)
         for timer in child._timers:
             timer.cancel()
         child._timers.clear()
+
+    def drop_routes(self, child: Child) -> None:
+        """Its descriptors may be closed already, and their numbers given to a child that is tracked since: that
+        one's routes stay."""
+        with self._lock:
+            if self._routes.get(child._pidfd) is child:
+                del self._routes[child._pidfd]
+            if child._leaf is not None and self._leaf_routes.get(child._leaf.events_fd) is child:
+                del self._leaf_routes[child._leaf.events_fd]
 
     def drop_stream(self, reading: Reading) -> None:
         """Stop reading; closes our end."""
@@ -215,7 +221,11 @@ class Reaper:
         for child in emptied:
             self._guarded(child, lambda child=child: ending.leaf_changed(self, child, now))  # type: ignore[misc]
         for _ in range(len(self._mailbox)):
-            self._mailbox.popleft()(now)
+            action = self._mailbox.popleft()
+            try:
+                action(now)
+            except Exception:
+                sys.excepthook(*sys.exc_info())  # of agentd's own: the loop goes on for all the others
         for action in self.timers.due(now):
             action(now)
 
