@@ -78,7 +78,7 @@ def run(command: tuple[str, ...], **given: Any) -> int:
     own_this_process()
     supervisor = Supervisor(request.cgroup)
     try:
-        foreground = Foreground(early.HELD, request.grace)
+        foreground = Foreground(early.held, request.grace)
         try:
             report = foreground.run(
                 supervisor,
