@@ -30,6 +30,8 @@ def conclude(reaper: Reaper, child: Child, now: float, *, removed: bool | None, 
     usage = parse_usage(child._ending.texts)
     memory = usage.get("memory", {})
     status = child._status or UNKNOWN
+    if child._before_verdict is not None:
+        child._before_verdict()
     verdict = decide(
         Observed(
             status,

@@ -44,7 +44,13 @@ class Modes:
             return
         modes = [*self._saved[:6], list(self._saved[6])]
         modes[0] &= ~(
-            termios.BRKINT | termios.ICRNL | termios.INPCK | termios.ISTRIP | termios.IXON | termios.INLCR | termios.IGNCR
+            termios.BRKINT
+            | termios.ICRNL
+            | termios.INPCK
+            | termios.ISTRIP
+            | termios.IXON
+            | termios.INLCR
+            | termios.IGNCR
         )
         modes[1] &= ~termios.OPOST
         modes[2] = (modes[2] & ~(termios.CSIZE | termios.PARENB)) | termios.CS8
