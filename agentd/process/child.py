@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agentd.cgroup.limits import Limits
-from agentd.errors import AgentdError
+from agentd.errors import AgentdError, UsageError
 from agentd.linux import signals
 from agentd.linux.end import Ending, UsageFiles
 from agentd.linux.status import Status
+from agentd.process.asked import valid_grace
 from agentd.process.ladder import KILL_NOW, Ladder
 from agentd.process.left_behind import LeftBehind
 from agentd.process.report import Enforcement, Event, LimitsReport, Report
@@ -68,6 +69,7 @@ class Child:
         readings: dict[str, Reading],
         reaper: Reaper,
         files: UsageFiles,
+        supervisor: object = None,
         terminal_fd: int = -1,
     ) -> None:
         self.id = run_id
@@ -90,6 +92,7 @@ class Child:
         self._readings = readings
         self._reaper = reaper
         self._files = files
+        self._supervisor = supervisor  # kept alive, to end this run at the program's exit if nobody does before
         self._owner = os.getpid()
         self._ending = Ending(
             pid=pid,
@@ -167,8 +170,11 @@ class Child:
         ``cause`` is recorded before any signal, and the first one stands. A child that has ended keeps its
         own verdict; what it left behind is killed. Calling it again with a shorter grace shortens it.
         """
-        if cause not in OURS:
-            raise ValueError(f"cause {cause!r} is none of {', '.join(sorted(OURS))}")
+        problems = [] if cause in OURS else [f"cause {cause!r} is none of {', '.join(sorted(OURS))}"]
+        if grace is not None and not valid_grace(grace):
+            problems.append(f"grace {grace!r} is not a number of seconds from 0")
+        if problems:
+            raise UsageError(problems)
         if os.getpid() != self._owner or self._done.is_set():
             return
         seconds = self.grace if grace is None else grace

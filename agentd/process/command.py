@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from agentd.errors import StartError, UsageError
 
@@ -15,33 +15,55 @@ def encode_argv(argv: Sequence[str | bytes | os.PathLike[str]]) -> list[bytes]:
     """The arguments as bytes. Raises UsageError for an empty list, a text alone, or a NUL inside."""
     if isinstance(argv, (str, bytes)):
         raise UsageError(f"argv {argv!r} is one text: give a list of arguments")
+    if not isinstance(argv, Iterable):
+        raise UsageError(f"argv {argv!r} is no list of arguments")
+    problems = []
     encoded = []
     for argument in argv:
         try:
             encoded.append(os.fsencode(argument))
         except (TypeError, UnicodeEncodeError):
-            raise UsageError(f"argument {argument!r} is neither text nor a path") from None
-    if not encoded or not encoded[0]:
-        raise UsageError("argv is empty: name a command")
-    for argument in encoded:
-        if b"\0" in argument:
-            raise UsageError(f"argument {argument!r} holds a NUL byte, which no command can be given")
+            problems.append(f"argument {argument!r} is neither text nor a path")
+            continue
+        if b"\0" in encoded[-1]:
+            problems.append(f"argument {argument!r} holds a NUL byte, which no command can be given")
+    if not problems and (not encoded or not encoded[0]):
+        problems.append("argv is empty: name a command")
+    if problems:
+        raise UsageError(problems)
     return encoded
 
 
 def current_environment() -> Mapping[bytes, bytes]:
     """os.environ as bytes. Its own dictionary is that already; os.environb converts on every access."""
     data = getattr(os.environ, "_data", None)
-    return data if isinstance(data, dict) else dict(os.environb)
+    # A copy, made in one step: another thread may be changing it.
+    return data.copy() if isinstance(data, dict) else dict(os.environb)
+
+
+def own_directory() -> str:
+    """This process's working directory; one that was removed has " (deleted)" after it, as in proc(5)."""
+    try:
+        return os.getcwd()
+    except OSError:
+        pass
+    try:
+        return os.readlink("/proc/self/cwd")
+    except OSError:
+        return ""
 
 
 def encode_environment(env: Mapping[str, str]) -> dict[bytes, bytes]:
     """Raises UsageError naming every entry that no environment can hold."""
+    if not isinstance(env, Mapping):
+        raise UsageError(f"env {env!r} does not map names to values")
     problems = []
     encoded = {}
     for name, value in env.items():
         if not isinstance(name, str) or not isinstance(value, str):
             problems.append(f"environment entry {name!r}={value!r} is not text")
+        elif not _encodable(name) or not _encodable(value):
+            problems.append(f"environment entry {name!r}={value!r} holds half of a surrogate pair")
         elif not name or "=" in name or "\0" in name or "\0" in value:
             problems.append(f"environment entry {name!r} cannot be: no '=' in a name, no NUL byte")
         else:
@@ -49,6 +71,14 @@ def encode_environment(env: Mapping[str, str]) -> dict[bytes, bytes]:
     if problems:
         raise UsageError(problems)
     return encoded
+
+
+def _encodable(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def candidates(program: bytes, env: Mapping[bytes, bytes]) -> list[bytes]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator
 
-from agentd.errors import UsageError
+from agentd.errors import StartError
+from agentd.linux.stages import remedy
 from agentd.process.streams import DEVNULL, STDOUT, Capture, Reading, Target
 
 
@@ -58,27 +60,39 @@ class Stdio:
 def open_stdio(stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> Iterator[Stdio]:
     """The streams while a child is spawned; the child's side is closed at the end, ours too if it failed.
 
-    Raises UsageError for what is no stream, before anything is opened.
+    They are without `problems`. Raises StartError when this process may open no more descriptors.
     """
-    _check(stdin, stdout, stderr, tty)
     stdio = Stdio()
     try:
-        if tty:
-            capture = stdout if isinstance(stdout, Capture) else Capture()
-            slave = stdio.pseudo_terminal(capture)
-            stdio.child_side = (slave, slave, slave)
-        elif stdin is not None or stdout is not None or stderr is not None:
-            given_in = stdio.devnull() if stdin == DEVNULL else -1 if stdin is None else stdin
-            given_out = _output(stdio, "stdout", stdout)
-            if stderr == STDOUT and not isinstance(stderr, Capture):
-                given_err = given_out if given_out >= 0 else 1
-            else:
-                given_err = _output(stdio, "stderr", stderr)
-            stdio.child_side = (given_in, given_out, given_err)
+        try:
+            _open(stdio, stdin, stdout, stderr, tty)
+        except OSError as error:
+            number = error.errno or errno.EIO
+            raise StartError(
+                f"cannot open its standard streams: {os.strerror(number)}",
+                stage="pipe",
+                errno=number,
+                remedy=remedy("pipe", number),
+            ) from error
         yield stdio
     finally:
         stdio.close_theirs()
         stdio.close_ours()
+
+
+def _open(stdio: Stdio, stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> None:
+    if tty:
+        capture = stdout if isinstance(stdout, Capture) else Capture()
+        slave = stdio.pseudo_terminal(capture)
+        stdio.child_side = (slave, slave, slave)
+    elif stdin is not None or stdout is not None or stderr is not None:
+        given_in = stdio.devnull() if stdin == DEVNULL else -1 if stdin is None else stdin
+        given_out = _output(stdio, "stdout", stdout)
+        if stderr == STDOUT and not isinstance(stderr, Capture):
+            given_err = given_out if given_out >= 0 else 1
+        else:
+            given_err = _output(stdio, "stderr", stderr)
+        stdio.child_side = (given_in, given_out, given_err)
 
 
 def _output(stdio: Stdio, name: str, target: Target) -> int:
@@ -89,7 +103,8 @@ def _output(stdio: Stdio, name: str, target: Target) -> int:
     return stdio.devnull() if target == DEVNULL else target
 
 
-def _check(stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> None:
+def problems(stdin: object, stdout: object, stderr: object, tty: bool) -> list[str]:
+    """What is wrong with the streams that were asked for, a line each."""
     problems = []
     if stdin is not None and not _descriptor(stdin):
         problems.append(f"stdin {stdin!r} is neither a descriptor, DEVNULL nor None")
@@ -99,8 +114,7 @@ def _check(stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> None
             problems.append(f"{name} {target!r} is neither a descriptor, DEVNULL, a Capture nor None")
     if tty and (stdin is not None or stderr is not None or not (stdout is None or isinstance(stdout, Capture))):
         problems.append("a child with tty has its terminal for all three streams: give at most a Capture as stdout")
-    if problems:
-        raise UsageError(problems)
+    return problems
 
 
 def _descriptor(value: object) -> bool:

@@ -7,10 +7,10 @@ import errno
 import itertools
 import os
 import select
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
 from weakref import WeakSet
 
 from agentd.cgroup.limits import Limits
@@ -18,13 +18,14 @@ from agentd.cgroup.plan import LimitPlan, LimitWrite, explain_mismatch, in_force
 from agentd.cgroup.apply import read_effect
 from agentd.errors import AgentdError, LimitNotInForceError, StartError, UsageError
 from agentd.linux.birth import Birth, Image, Refused, Session, Style, exec_result
-from agentd.linux.end import Ending
+from agentd.linux.end import Ending, UsageFiles
 from agentd.process import command
+from agentd.process.asked import NAME_RULE, Asked, check, valid_name
 from agentd.process.child import Child, Leaf
 from agentd.process.placing import Place, choose
 from agentd.process.reaper import shared
 from agentd.process.report import Enforcement, LimitsReport, Report
-from agentd.process.stdio import Stdio, open_stdio
+from agentd.process.stdio import open_stdio
 from agentd.process.streams import Target
 
 _counter = itertools.count(1)
@@ -32,9 +33,10 @@ _supervisors: WeakSet[Supervisor] = WeakSet()
 _NO_LIMITS = Limits()
 _EAGAIN_TRIES = 10
 _EAGAIN_PAUSE = 0.02
-NAME_RULE = "give at most 64 letters, digits, '.', '_' and '-', beginning with a letter or digit"
 _CLONE3_REFUSED = (errno.ENOSYS, errno.EPERM, errno.E2BIG, errno.EINVAL)
 _refused_styles: set[Style] = set()
+
+__all__ = ["NAME_RULE", "Supervisor", "valid_name"]
 
 
 class Supervisor:
@@ -59,7 +61,11 @@ class Supervisor:
         self._owner = os.getpid()
         self._place: Place = choose(cgroup, total)
         self._children: set[Child] = set()
+        self._forget_at = 64
         self._closed = False
+        # Whoever holds it may be interrupted by a signal's handler that closes us: reentrant.
+        self._gate = threading.Condition(threading.RLock())
+        self._spawning: list[int] = []
         _supervisors.add(self)
 
     @property
@@ -109,29 +115,25 @@ class Supervisor:
         Raises UsageError (all problems in one), LimitNotInForceError, StartError (nothing of it runs, its
         leaf is gone; ``exit_code`` tells 126 and 127 apart), CgroupError.
         """
-        if self._closed or os.getpid() != self._owner:
-            raise AgentdError(
-                "this Supervisor is closed"
-                if self._closed
-                else f"this Supervisor belongs to process {self._owner}: make one in this process"
-            )
-        arguments = command.encode_argv(argv)
-        variables = command.current_environment() if env is None else command.encode_environment(env)
-        label = _checked(name, arguments, grace, background)
-        where = os.fspath(cwd) if cwd is not None else None
+        if os.getpid() != self._owner:
+            raise AgentdError(f"this Supervisor belongs to process {self._owner}: make one in this process")
+        asked = check(
+            argv, env=env, name=name, cwd=cwd, limits=limits, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty,
+            pass_fds=pass_fds, grace=grace, background=background, sigmask=sigmask, on_exit=on_exit,
+        )  # fmt: skip
         plan = self._place.plan(limits)
         if plan.not_in_force and not best_effort:
             raise LimitNotInForceError(plan.not_in_force, path=self.cgroup or "")
         reaper = shared()
         reaper.start()
-        with open_stdio(stdin, stdout, stderr, tty) as stdio:
+        with self._open_for_spawn(), open_stdio(stdin, stdout, stderr, tty) as stdio:
             image = Image(
-                command.candidates(arguments[0], variables),
-                arguments,
-                variables,
-                cwd=os.fsencode(where) if where is not None else None,
+                command.candidates(asked.argv[0], asked.env),
+                asked.argv,
+                asked.env,
+                cwd=os.fsencode(asked.cwd) if asked.cwd is not None else None,
                 stdio=stdio.child_side,
-                pass_fds=pass_fds,
+                pass_fds=asked.pass_fds,
                 session=Session.SAME_GROUP if same_group and not tty else Session.NEW_SESSION,
                 terminal=tty,
                 sigmask=sigmask,
@@ -139,30 +141,70 @@ class Supervisor:
             with reaper.birth():
                 attempt = _Attempt(self._place, image, plan, reaper.epoll_fd, best_effort, delegate)
                 started_wall, started = time.time(), time.monotonic()
-                attempt.run(self._required, where)
-                child = self._child(attempt, stdio, limits, label, arguments, where, grace, background, on_exit,
-                                    started, started_wall)  # fmt: skip
-                self._children.add(child)
-                attempt.wait_for_exec(started, limits.wall, where)
-                reaper.track(child)
-        if len(self._children) > 64:
-            self._children = {kept for kept in self._children if not kept._done.is_set()}
+                child: Child | None = None
+                try:
+                    attempt.run(self._required, asked.cwd)
+                    attempt.wait_for_exec(started, limits.wall, asked.cwd)
+                    child = self._child(attempt, limits, asked, grace, background, on_exit, started, started_wall)
+                    child._readings = stdio.readings(child._touched)
+                    child.terminal_fd = stdio.terminal_fd
+                    self._keep(child)
+                    reaper.track(child)
+                except BaseException:
+                    # Also a KeyboardInterrupt, between any two steps: what was born is owned, or gone.
+                    if child is None:
+                        attempt.abort()
+                    else:
+                        self._keep(child)
+                        reaper.track(child)
+                        child.kill()
+                    raise
         return child
+
+    @contextlib.contextmanager
+    def _open_for_spawn(self) -> Iterator[None]:
+        """While a child is being made, which `close` waits for: it could not kill what it does not know yet."""
+        me = threading.get_ident()
+        with self._gate:
+            if self._closed:
+                raise AgentdError("this Supervisor is closed")
+            self._spawning.append(me)
+        try:
+            yield
+        finally:
+            with self._gate:
+                self._spawning.remove(me)
+                if self._closed:
+                    self._gate.notify_all()
+
+    def _keep(self, child: Child) -> None:
+        with self._gate:
+            self._children.add(child)
+            if len(self._children) > self._forget_at:
+                self._children = {kept for kept in self._children if not kept._done.is_set()}
+                self._forget_at = 64 + 2 * len(self._children)
 
     def close(self) -> None:
         """Kill and remove everything that is left, and give the subtree back. May be called twice."""
-        if self._closed or os.getpid() != self._owner:
+        if os.getpid() != self._owner:
             return
-        self._closed = True
-        alive = self.children
-        for child in alive:
-            child.stop("parent", grace=0)
-        for child in alive:
-            with contextlib.suppress(TimeoutError):
-                child.wait(timeout=15)
-        self._children.clear()
-        if self._place.subtree is not None:
-            self._place.subtree.close()
+        with self._gate:
+            if self._closed:
+                return
+            self._closed = True
+            # Not for ourselves: a signal's handler may close us in the midst of this thread's spawn.
+            me = threading.get_ident()
+            self._gate.wait_for(lambda: all(other == me for other in self._spawning), timeout=15)
+        try:
+            alive = self.children
+            for child in alive:
+                child.stop("parent", grace=0)
+            for child in alive:
+                with contextlib.suppress(TimeoutError):
+                    child.wait(timeout=15)
+        finally:
+            if self._place.subtree is not None:
+                self._place.subtree.close()
 
     def __enter__(self) -> Supervisor:
         return self
@@ -175,11 +217,8 @@ class Supervisor:
     def _child(
         self,
         attempt: _Attempt,
-        stdio: Stdio,
         limits: Limits,
-        label: str,
-        arguments: Sequence[bytes],
-        where: str | None,
+        asked: Asked,
         grace: float,
         background: str,
         on_exit: Callable[[Report], object] | None,
@@ -198,11 +237,11 @@ class Supervisor:
                 born.events_fd,
                 place.subtree.fd,
             )
-        child = Child(
+        return Child(
             run_id=f"{int(started_wall * 1000):012x}{os.urandom(5).hex()}",
-            name=label,
-            argv=tuple(argument.decode(errors="backslashreplace") for argument in arguments),
-            cwd=where if where is not None else os.getcwd(),
+            name=asked.name,
+            argv=tuple(argument.decode(errors="backslashreplace") for argument in asked.argv),
+            cwd=asked.cwd if asked.cwd is not None else command.own_directory(),
             pid=born.pid,
             pidfd=born.pidfd,
             leaf=leaf,
@@ -225,10 +264,8 @@ class Supervisor:
             readings={},
             reaper=shared(),
             files=place.files,
+            supervisor=self,
         )
-        child._readings = stdio.readings(child._touched)
-        child.terminal_fd = stdio.terminal_fd
-        return child
 
 
 class _Attempt:
@@ -249,6 +286,7 @@ class _Attempt:
         self.best_effort = best_effort
         self.delegate = delegate
         self.failed: dict[str, str] = dict(plan.not_in_force)
+        self._aborted = False
         self.name = _leaf_name() if place.subtree is not None else ""
         self.style = Style.FORK if place.throttled else Style.VFORK
         if self.style in _refused_styles:
@@ -273,7 +311,7 @@ class _Attempt:
         self._retry(birth.run, required, cwd)
         self._note_refused(self.plan.before, birth.refused_before())
         if required and birth.placement != "born":
-            self._abort()
+            self.abort()
             raise StartError(
                 "clone3 is refused here, so the child would not be born in its leaf",
                 stage="clone",
@@ -298,7 +336,7 @@ class _Attempt:
                     if not in_force(write, read):
                         self.failed[write.limit] = explain_mismatch(write, 0, read)
         if self.failed and not self.best_effort:
-            self._abort()
+            self.abort()
             raise LimitNotInForceError(self.failed, path=self.place.subtree.path if self.place.subtree else "")
         if self.delegate:
             with contextlib.suppress(OSError):
@@ -343,15 +381,18 @@ class _Attempt:
     def _fail(self, stage: str, number: int, cwd: str | None) -> None:
         birth = self.birth
         before, after = birth.refused_before(), birth.refused_after()
-        self._abort()
+        self.abort()
         if stage == "limit":
             self._note_refused(self.plan.before, before)
             self._note_refused(self.plan.after, after)
             raise LimitNotInForceError(self.failed, path=self.place.subtree.path if self.place.subtree else "")
         raise command.start_error(stage, number, self.image.argv, self.image.candidates, cwd)
 
-    def _abort(self) -> None:
-        """Undo: whatever was cloned is killed and reaped, the leaf is removed."""
+    def abort(self) -> None:
+        """Undo: whatever was cloned is killed and reaped, the leaf is removed. May be called twice."""
+        if self._aborted:
+            return
+        self._aborted = True
         birth = self.birth
         if birth.pidfd < 0:
             birth.undo()
@@ -372,7 +413,7 @@ class _Attempt:
             return
         failed = exec_result(fd)
         if failed is not None:
-            self._abort()
+            self.abort()
             raise command.start_error(*failed, self.image.argv, self.image.candidates, cwd)
 
     def limits_report(self, limits: Limits) -> LimitsReport:
@@ -416,8 +457,9 @@ def _finish_off(birth: Birth, name: str, place: Place) -> None:
     poller.register(birth.pidfd, select.POLLIN)
     poller.poll()
     until = time.monotonic() + 2.0
+    nothing = UsageFiles(())  # those of the place belong to the loop's thread
     while True:
-        ending.run(place.files)
+        ending.run(nothing)
         if ending.finished or time.monotonic() > until:
             break
         time.sleep(0.001)
@@ -430,31 +472,6 @@ def _finish_off(birth: Birth, name: str, place: Place) -> None:
 
 def _leaf_name() -> str:
     return f"run-{os.getpid()}-{next(_counter)}"
-
-
-def _checked(name: str | None, argv: Sequence[bytes], grace: Any, background: str) -> str:
-    problems = []
-    label = os.path.basename(argv[0]).decode(errors="replace") if name is None else name
-    if name is not None and not valid_name(name):
-        problems.append(f"name {name!r}: {NAME_RULE}")
-    if isinstance(grace, bool) or not isinstance(grace, (int, float)) or not 0 <= grace < 1e9:
-        problems.append(f"grace {grace!r} is not a number of seconds from 0")
-    if background not in ("kill", "wait"):
-        problems.append(f"background {background!r} is neither kill nor wait")
-    if problems:
-        raise UsageError(problems)
-    return label
-
-
-def valid_name(name: object) -> bool:
-    """Whether ``name`` can name a run: it appears in reports and on the command line, never in a path."""
-    return (
-        isinstance(name, str)
-        and 0 < len(name) <= 64
-        and name.isascii()
-        and name[0].isalnum()
-        and name.replace("_", "a").replace("-", "a").replace(".", "a").isalnum()
-    )
 
 
 def _close_all() -> None:
