@@ -90,10 +90,24 @@ def candidates(program: bytes, env: Mapping[bytes, bytes]) -> list[bytes]:
     return [os.path.join(directory or b".", program) for directory in path.split(b":")]
 
 
-def start_error(stage: str, number: int, argv: Sequence[bytes], tried: Sequence[bytes], cwd: str | None) -> StartError:
-    """Why a command did not start, with the exit code: 126 cannot be executed, 127 not found, else 125."""
+def start_error(
+    stage: str,
+    number: int,
+    argv: Sequence[bytes],
+    tried: Sequence[bytes],
+    cwd: str | None,
+    *,
+    starved: bool = False,
+) -> StartError:
+    """Why a command did not start, with the exit code: 126 cannot be executed, 127 not found, else 125.
+
+    ``starved``: its leaf's memory limit was hit. The kernel then says E2BIG as often as ENOMEM, since it cannot
+    copy even the shortest argument list (G34).
+    """
     name = os.fsdecode(argv[0])
     words = os.strerror(number)
+    if starved and number in (errno.ENOMEM, errno.E2BIG):
+        return too_low(name, stage, number)
     if stage == "chdir":
         return StartError(
             f"working directory {cwd}: {words}",
@@ -112,6 +126,16 @@ def start_error(stage: str, number: int, argv: Sequence[bytes], tried: Sequence[
         )
     code, message, todo = _exec_words(name, number, tried, cwd)
     return StartError(message, stage=stage, errno=number, exit_code=code, remedy=todo)
+
+
+def too_low(name: str, stage: str, number: int) -> StartError:
+    """The memory limit did not let it get through its exec."""
+    return StartError(
+        f"{name}: no memory to execute it",
+        stage=stage,
+        errno=number,
+        remedy="the memory limit is too low to start it: raise memory.max",
+    )
 
 
 def _exec_words(name: str, number: int, tried: Sequence[bytes], cwd: str | None) -> tuple[int, str, str]:
@@ -133,7 +157,7 @@ def _exec_words(name: str, number: int, tried: Sequence[bytes], cwd: str | None)
     if number == errno.E2BIG:
         return 126, f"{name}: argument list too long", "pass the data through a file or standard input"
     if number == errno.ENOMEM:
-        return 125, f"{name}: no memory to execute it", "the memory limit is too low to start it: raise memory.max"
+        return 125, f"{name}: no memory to execute it", "raise the memory limit above the leaf, or end processes"
     return 126, f"{name}: {os.strerror(number)} ({errno.errorcode.get(number, number)})", ""
 
 

@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from weakref import WeakSet
 
+from agentd.cgroup import control
 from agentd.cgroup.limits import Limits
 from agentd.cgroup.plan import LimitPlan, LimitWrite, explain_mismatch, in_force
 from agentd.cgroup.apply import read_effect
+from agentd.cgroup.usage import parse_flat
 from agentd.errors import AgentdError, LimitNotInForceError, StartError, UsageError
+from agentd.linux import proc
 from agentd.linux.birth import Birth, Image, Refused, Session, Style, exec_result
 from agentd.linux.end import Ending, UsageFiles
 from agentd.process import command
@@ -381,12 +384,22 @@ class _Attempt:
     def _fail(self, stage: str, number: int, cwd: str | None) -> None:
         birth = self.birth
         before, after = birth.refused_before(), birth.refused_after()
+        starved = self._memory_event("oom")
+        if birth.exec_fd >= 0:
+            os.close(birth.exec_fd)
         self.abort()
         if stage == "limit":
             self._note_refused(self.plan.before, before)
             self._note_refused(self.plan.after, after)
             raise LimitNotInForceError(self.failed, path=self.place.subtree.path if self.place.subtree else "")
-        raise command.start_error(stage, number, self.image.argv, self.image.candidates, cwd)
+        raise command.start_error(stage, number, self.image.argv, self.image.candidates, cwd, starved=starved)
+
+    def _memory_event(self, name: str) -> bool:
+        """Whether the leaf counted any such event; it is new, so its counters began at zero (G57)."""
+        if self.birth.leaf_fd < 0:
+            return False
+        text = control.read_or(self.birth.leaf_fd, "memory.events", "")
+        return parse_flat(text).get(name, 0) > 0
 
     def abort(self) -> None:
         """Undo: whatever was cloned is killed and reaped, the leaf is removed. May be called twice."""
@@ -413,8 +426,13 @@ class _Attempt:
             return
         failed = exec_result(fd)
         if failed is not None:
+            starved = self._memory_event("oom")
             self.abort()
-            raise command.start_error(*failed, self.image.argv, self.image.candidates, cwd)
+            raise command.start_error(*failed, self.image.argv, self.image.candidates, cwd, starved=starved)
+        if not proc.has_executed(self.birth.pid) and self._memory_event("oom_kill"):
+            # In a vfork-style child the kernel refuses the exec; this one, in memory of its own, it kills.
+            self.abort()
+            raise command.too_low(os.fsdecode(self.image.argv[0]), "exec", errno.ENOMEM)
 
     def limits_report(self, limits: Limits) -> LimitsReport:
         asked = limits.asked()
