@@ -159,7 +159,7 @@ class Foreground:
             return
         report = child.report
         if report is None or report.verdict.code is None or self._own_terminal:
-            if not self._own_terminal and not terminal.in_foreground(self._terminal):
+            if not self._own_terminal:
                 terminal.take_back_foreground(self._terminal)
             self._modes.restore()
 
