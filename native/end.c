@@ -72,6 +72,11 @@ static void kill_group(const struct agentd_end *end)
         (void)kill(-end->pid, SIGKILL);
 }
 
+static int killed(const struct agentd_status *status)
+{
+    return status->known && status->code == CLD_KILLED && status->status == SIGKILL;
+}
+
 /* Returns 0, or errno of the look. With finished 0 either the child still runs (status.known 0 and
  * status.gone 0) or its leaf is populated: kill it, wait, call again. */
 int agentd_end(struct agentd_end *end)
@@ -89,7 +94,7 @@ int agentd_end(struct agentd_end *end)
         return 0;
     if (end->events_fd >= 0)
         end->populated = agentd_populated(end->events_fd) == 1;
-    if (end->populated || end->keep)
+    if (end->populated || end->keep || (end->keep_killed && killed(&end->status)))
         return 0;
     if (end->own_group)
         kill_group(end); /* members that left the leaf */

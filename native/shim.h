@@ -131,6 +131,7 @@ struct agentd_end {
     const char *name;
     int own_group;            /* the child leads a group: what is left of it is killed */
     int keep;                 /* nonzero: look only, even if nothing is left */
+    int keep_killed;          /* nonzero: the same for a child that SIGKILL ended: its zombie has more to tell */
     const char *const *files; /* usage files to read, NULL-terminated */
     char *buffer;             /* receives NAME NUL TEXT NUL ... */
     size_t capacity;

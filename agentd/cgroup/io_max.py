@@ -39,7 +39,8 @@ def parse_io_max(entry: str) -> IoMax:
         if rate == 0 or rate == -1:
             raise UsageError(f"{shown(word)} in {shown(entry)} is not a rate above 0; {_REMEDY}")
         rates.append((key, rate))
-    return IoMax(words[0], tuple(rates))
+    device = ":".join(str(int(number)) for number in words[0].split(":")) if is_number(words[0]) else words[0]
+    return IoMax(device, tuple(rates))
 
 
 def _rate(key: str, text: str) -> int | None:
@@ -59,7 +60,7 @@ def _rate(key: str, text: str) -> int | None:
 def is_number(device: str) -> bool:
     """Whether ``device`` is written ``MAJ:MIN``."""
     major, _, minor = device.partition(":")
-    return device.isascii() and major.isdecimal() and minor.isdecimal()
+    return whole_number(major) is not None and whole_number(minor) is not None and device.split() == [device]
 
 
 def in_force(asked: str, read_back: str) -> bool:

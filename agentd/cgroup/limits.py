@@ -220,7 +220,9 @@ def _files(files: object, fields: dict[str, object], problems: list[str]) -> tup
             continue
         field = _FILE_FIELDS.get(name)
         if field is None:
-            kept[name] = value.strip() if isinstance(value, str) else str(value)
+            # To the kernel a leading zero means octal.
+            number = whole_number(value)
+            kept[name] = str(value).strip() if number is None else str(number)
         elif fields[field] is not None:
             problems.append(f"files: {name} is asked for twice, the other time as {field}; give it once")
         elif field == "memory_oom_group":

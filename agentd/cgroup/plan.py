@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from agentd.cgroup import io_max
-from agentd.cgroup.amount import Amount, parse_count, parse_size, whole_number
+from agentd.cgroup.amount import Amount, parse_count, parse_size
 from agentd.cgroup.cpu import parse_cpu_max, parse_cpu_weight, parse_cpus
 from agentd.cgroup.limits import FIELD_FILES, SIZE_FILES, Limits
 
@@ -111,7 +111,7 @@ def plan(limits: Limits, facts: LimitFacts) -> LimitPlan:
             whole = facts.swap if "swap" in file else facts.memory
             writes.append(_size(file, file, parse_size(text), whole, facts))
         else:
-            writes.append(LimitWrite(file, file, text, _expected(file, text)))
+            writes.append(LimitWrite(file, file, text, text if file.startswith("cgroup.max.") else None))
 
     return LimitPlan(
         tuple(write for write in writes if write.file not in _AFTER),
@@ -145,13 +145,6 @@ def _writes(field: str, file: str, value: str | int, facts: LimitFacts) -> list[
 
 def _entries(value: object) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else (str(value),)
-
-
-def _expected(file: str, text: str) -> str | None:
-    if not file.startswith("cgroup.max."):
-        return None
-    number = whole_number(text)
-    return text if number is None else str(number)
 
 
 def _io_text(entry: str, facts: LimitFacts) -> str:

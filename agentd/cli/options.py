@@ -149,7 +149,7 @@ def _as_option(problem: str) -> str:
 
 
 def _name(name: str | None, problems: list[str]) -> str | None:
-    from agentd.process.supervisor import NAME_RULE, valid_name
+    from agentd.process.asked import NAME_RULE, valid_name
 
     if name is not None and not valid_name(name):
         problems.append(f"--name {name!r}: {NAME_RULE}")

@@ -22,7 +22,9 @@ from agentd.cli.summary import line
     "130 or 143 when it was asked to end; 125 agentd refused or failed, 126 COMMAND cannot be executed, "
     "127 it was not found; 2 a usage error.",
 )
-@click.option("--memory-max", metavar="SIZE", help="Hard memory limit: 512M, 25%. Swap is 0 unless --swap-max.")
+@click.option(
+    "--memory-max", metavar="SIZE", help="Hard memory limit: 512M, 25%. Swap is 0 unless --swap-max."
+)
 @click.option("--memory-high", metavar="SIZE", help="Memory above which it is slowed down and reclaimed.")
 @click.option("--swap-max", metavar="SIZE", help="Swap limit.")
 @click.option("--oom-group", is_flag=True, help="At the memory limit kill all of it, not one process.")
@@ -43,11 +45,15 @@ from agentd.cli.summary import line
     show_default=True,
     help="Where leaves are made; required refuses to run without one.",
 )
-@click.option("--best-effort", is_flag=True, help="Run although a limit cannot be in force; warn and report it.")
+@click.option(
+    "--best-effort", is_flag=True, help="Run although a limit cannot be in force; warn and report it."
+)
 @click.option("--delegate", is_flag=True, help="COMMAND may make cgroups below its leaf.")
 @click.option("--tty", is_flag=True, help="Give COMMAND a pseudo-terminal, session and group of its own.")
 @click.option("--cwd", metavar="DIR", help="Working directory.")
-@click.option("-e", "--env", "env", metavar="NAME[=VALUE]", multiple=True, help="Set a variable, or pass ours on.")
+@click.option(
+    "-e", "--env", "env", metavar="NAME[=VALUE]", multiple=True, help="Set a variable, or pass ours on."
+)
 @click.option("--clear-env", is_flag=True, help="Start with an empty environment (but for --env).")
 @click.option("--name", metavar="NAME", help="The run's name in reports.")
 @click.option(
@@ -78,7 +84,7 @@ def run(command: tuple[str, ...], **given: Any) -> int:
     own_this_process()
     supervisor = Supervisor(request.cgroup)
     try:
-        foreground = Foreground(early.HELD, request.grace)
+        foreground = Foreground(early.held, request.grace)
         try:
             report = foreground.run(
                 supervisor,

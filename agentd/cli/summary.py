@@ -57,7 +57,11 @@ def _left_behind(report: Report) -> str:
     listed = [f"{name} ×{number}" if number > 1 else name for name, number in names.most_common(_NAMED)]
     if len(names) > _NAMED:
         listed.append("…")
-    return f"left behind and killed {count}: {', '.join(listed)}" if listed else f"left behind and killed {count}"
+    return (
+        f"left behind and killed {count}: {', '.join(listed)}"
+        if listed
+        else f"left behind and killed {count}"
+    )
 
 
 def _seconds(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,17 +43,19 @@ class Ending:
         self._keep = held
         self.texts: dict[str, str] = {}
 
-    def run(self, files: UsageFiles, *, keep: bool = False) -> None:
-        """``keep``: only look, whatever is left. Raises OSError when the look itself is refused."""
+    def run(self, files: UsageFiles, *, keep: bool = False, keep_killed: bool = False) -> None:
+        """``keep``: only look, whatever is left; ``keep_killed``: the same for a child that SIGKILL ended.
+        Raises OSError when the look itself is refused."""
         raw = self._raw
-        raw.keep = keep
+        raw.keep, raw.keep_killed = keep, keep_killed
+        buffer = _buffer()
         raw.files = files.names
-        raw.buffer, raw.capacity = files.buffer, _CAPACITY
+        raw.buffer, raw.capacity = buffer, _CAPACITY
         error: int = lib.agentd_end(raw)
         if error:
             raise OSError(error, os.strerror(error), f"waitid pid {raw.pid}")
         if raw.finished and raw.used:
-            words = ffi.buffer(files.buffer, raw.used)[:].decode(errors="replace").split("\0")
+            words = ffi.buffer(buffer, raw.used)[:].decode(errors="replace").split("\0")
             self.texts = dict(zip(words[0::2], words[1::2], strict=False))
 
     def move_parent(self, parent_fd: int) -> None:
@@ -80,16 +83,26 @@ class Ending:
         return int(self._raw.remove_err)
 
 
-class UsageFiles:
-    """The list of a leaf's files to read at the end, and the room for them. One for each thread that ends
-    children: it is written over by every `Ending.run`."""
+_local = threading.local()
 
-    __slots__ = ("_strings", "buffer", "names")
+
+def _buffer() -> Any:
+    """Room for the files' texts: one for each thread that ends children."""
+    try:
+        return _local.buffer
+    except AttributeError:
+        _local.buffer = ffi.new("char[]", _CAPACITY)
+        return _local.buffer
+
+
+class UsageFiles:
+    """The list of a leaf's files to read at the end."""
+
+    __slots__ = ("_strings", "names")
 
     def __init__(self, files: Sequence[str]) -> None:
         self._strings = [ffi.new("char[]", file.encode()) for file in files]
         self.names: Any = ffi.new("char *[]", [*self._strings, ffi.NULL])
-        self.buffer: Any = ffi.new("char[]", _CAPACITY)
 
 
 def await_end(epoll_fd: int, pidfd: int, stop_fd: int, timeout: float | None) -> bool:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+_FORKNOEXEC = 0x40
+"""PF_FORKNOEXEC of include/linux/sched.h: it has not executed anything since its fork."""
+
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -37,7 +40,9 @@ def parse_cgroup(text: str) -> str:
 
     A zombie in a removed leaf reads ``/path (deleted)`` (G51): the mark is taken off.
     """
-    for line in text.splitlines():
+    for line in text.split(
+        "\n"
+    ):  # and at nothing else: a cgroup's name may hold what splitlines takes for an end
         if line.startswith("0::"):
             return line[3:].removesuffix(" (deleted)")
     return ""
@@ -66,6 +71,13 @@ def stat(pid: int) -> Stat | None:
         return parse_stat(text) if text else None
     except (ValueError, IndexError):
         return None
+
+
+def has_executed(pid: int) -> bool:
+    """Whether it got through an exec since its fork; a zombie still tells. True where that is not known."""
+    text = read(pid, "stat") or ""
+    flags = text.rpartition(")")[2].split()[6:7]
+    return not flags or not int(flags[0]) & _FORKNOEXEC
 
 
 def cgroup(pid: int) -> str | None:

@@ -10,12 +10,14 @@ import select
 import time
 from collections.abc import Callable, Sequence
 
+from agentd.cgroup import control
 from agentd.cgroup.apply import read_effect
 from agentd.cgroup.limits import TIMES, Limits
 from agentd.cgroup.plan import LimitPlan, LimitWrite, explain_mismatch, in_force
 from agentd.cgroup.remove import remove_tree
+from agentd.cgroup.usage import parse_flat
 from agentd.errors import LimitNotInForceError, StartError
-from agentd.linux import signals
+from agentd.linux import proc, signals
 from agentd.linux.birth import Birth, Image, Refused, Style, exec_result
 from agentd.linux.end import Ending
 from agentd.process import command
@@ -33,7 +35,18 @@ _refused_styles: set[Style] = set()
 class Attempt:
     """``failed`` maps each limit that is not in force to why. After `run` the child of ``birth`` lives."""
 
-    __slots__ = ("best_effort", "birth", "delegate", "failed", "image", "name", "place", "plan", "style")
+    __slots__ = (
+        "_aborted",
+        "best_effort",
+        "birth",
+        "delegate",
+        "failed",
+        "image",
+        "name",
+        "place",
+        "plan",
+        "style",
+    )
 
     def __init__(
         self, place: Place, image: Image, plan: LimitPlan, epoll_fd: int, best_effort: bool, delegate: bool
@@ -44,6 +57,7 @@ class Attempt:
         self.best_effort = best_effort
         self.delegate = delegate
         self.failed: dict[str, str] = dict(plan.not_in_force)
+        self._aborted = False
         self.name = _leaf_name() if place.subtree is not None else ""
         self.style = Style.FORK if place.throttled else Style.VFORK
         if self.style in _refused_styles:
@@ -70,7 +84,7 @@ class Attempt:
             self._note_refused(self.plan.before, birth.refused_before())
             self._note_refused(self.plan.after, birth.refused_after())
         if required and birth.placement != "born":
-            self._abort()
+            self.abort()
             raise StartError(
                 "clone3 is refused here, so the child would not be born in its leaf",
                 stage="clone",
@@ -92,8 +106,13 @@ class Attempt:
             return
         failed = exec_result(fd)
         if failed is not None:
-            self._abort()
-            raise command.start_error(*failed, self.image.argv, self.image.candidates, cwd)
+            starved = self._memory_event("oom")
+            self.abort()
+            raise command.start_error(*failed, self.image.argv, self.image.candidates, cwd, starved=starved)
+        if not proc.has_executed(self.birth.pid) and self._memory_event("oom_kill"):
+            # In a vfork-style child the kernel refuses the exec; this one, in memory of its own, it kills.
+            self.abort()
+            raise command.too_low(os.fsdecode(self.image.argv[0]), "exec", errno.ENOMEM)
 
     def limits_report(self, limits: Limits) -> LimitsReport:
         asked = limits.asked()
@@ -134,7 +153,7 @@ class Attempt:
                     if not in_force(write, read):
                         self.failed[write.limit] = explain_mismatch(write, 0, read)
         if self.failed and not self.best_effort:
-            self._abort()
+            self.abort()
             raise self._not_in_force()
         if self.delegate:
             with contextlib.suppress(OSError):
@@ -185,15 +204,28 @@ class Attempt:
     def _fail(self, stage: str, number: int, cwd: str | None) -> None:
         birth = self.birth
         before, after = birth.refused_before(), birth.refused_after()
-        self._abort()
+        starved = self._memory_event("oom")
+        if birth.exec_fd >= 0:
+            os.close(birth.exec_fd)
+        self.abort()
         if stage == "limit":
             self._note_refused(self.plan.before, before)
             self._note_refused(self.plan.after, after)
             raise self._not_in_force()
-        raise command.start_error(stage, number, self.image.argv, self.image.candidates, cwd)
+        raise command.start_error(stage, number, self.image.argv, self.image.candidates, cwd, starved=starved)
 
-    def _abort(self) -> None:
-        """Undo: whatever was cloned is killed and reaped, the leaf is removed."""
+    def _memory_event(self, name: str) -> bool:
+        """Whether the leaf counted any such event; it is new, so its counters began at zero (G57)."""
+        if self.birth.leaf_fd < 0:
+            return False
+        text = control.read_or(self.birth.leaf_fd, "memory.events", "")
+        return parse_flat(text).get(name, 0) > 0
+
+    def abort(self) -> None:
+        """Undo: whatever was cloned is killed and reaped, the leaf is removed. May be called twice."""
+        if self._aborted:
+            return
+        self._aborted = True
         if self.birth.pidfd < 0:
             self.birth.undo()
         else:

@@ -6,15 +6,16 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from agentd.cgroup.limits import Limits
-from agentd.errors import AgentdError
+from agentd.errors import AgentdError, UsageError
 from agentd.linux import signals
 from agentd.linux.birth import Session
 from agentd.linux.end import Ending
 from agentd.linux.status import Status
+from agentd.process.asked import valid_grace
 from agentd.process.attempt import Attempt
 from agentd.process.ladder import Ladder
 from agentd.process.left_behind import LeftBehind
@@ -53,9 +54,10 @@ class Child:
         self,
         run_id: str,
         name: str,
-        argv: tuple[bytes, ...],
+        argv: Sequence[bytes],
         cwd: str,
         *,
+        supervisor: object,
         attempt: Attempt,
         reaper: Reaper,
         limits: Limits,
@@ -94,6 +96,9 @@ class Child:
         self._started_wall = started_wall
         self._on_exit = on_exit
         self._reaper = reaper
+        self._supervisor = (
+            supervisor  # kept alive, to end this run at the program's exit if nobody does before
+        )
         self._owner = reaper.pid
         self._ending = Ending(
             pid=self.pid,
@@ -110,12 +115,14 @@ class Child:
         self._report: Report | None = None
         self._intent: Intent | None = None
         self._interrupted_at: float | None = None
+        self._before_verdict: Callable[[], object] | None = None
         self._ladder: Ladder | None = None
         self._ladder_since = 0.0
         self._status: Status | None = None
         self._exited = 0.0
         self._ended_wall = 0.0
         self._escaped = False
+        self._executed = True
         self._named: list[LeftBehind] | None = None
         self._left_count = 0
         self._signalled: set[int] = set()
@@ -168,7 +175,9 @@ class Child:
         number of threads may wait.
         """
         if os.getpid() != self._owner:
-            raise AgentdError(f"run {self.name} belongs to process {self._owner}: only that one can wait for it")
+            raise AgentdError(
+                f"run {self.name} belongs to process {self._owner}: only that one can wait for it"
+            )
         until = None if timeout is None else time.monotonic() + timeout
         if timeout != 0 and self._simple and self._assist.acquire(blocking=False):
             try:
@@ -190,15 +199,20 @@ class Child:
         """The report if the run is over, else None. Never waits."""
         return self._report if self._done.is_set() else None
 
-    def stop(self, cause: str = "operator", *, grace: float | None = None, asked_by: int | None = None) -> None:
+    def stop(
+        self, cause: str = "operator", *, grace: float | None = None, asked_by: int | None = None
+    ) -> None:
         """Ask the child to end: TERM to its group now, SIGKILL to its whole leaf after ``grace`` seconds (its
         own grace if None; 0 kills at once). Returns at once; `wait` tells the end.
 
         ``cause`` is recorded before any signal, and the first one stands. A child that has ended keeps its
         own verdict; what it left behind is killed. Calling it again with a shorter grace shortens it.
         """
-        if cause not in OURS:
-            raise ValueError(f"cause {cause!r} is none of {', '.join(sorted(OURS))}")
+        problems = [] if cause in OURS else [f"cause {cause!r} is none of {', '.join(sorted(OURS))}"]
+        if grace is not None and not valid_grace(grace):
+            problems.append(f"grace {grace!r} is not a number of seconds from 0")
+        if problems:
+            raise UsageError(problems)
         if os.getpid() != self._owner or self._done.is_set():
             return
         seconds = self.grace if grace is None else grace

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from agentd.process.reaper import Reaper
 
 _INTERRUPT_COUNTS_FOR = 5.0
-_TOO_LOW = 512 * 1024
-"""A memory limit below this lets no dynamically linked program through its exec (measured: 64 KiB kills,
-128 KiB runs a static one)."""
 
 
-def conclude(reaper: Reaper, child: Child, now: float, *, removed: bool | None, stuck: tuple[str, ...]) -> None:
+def conclude(
+    reaper: Reaper, child: Child, now: float, *, removed: bool | None, stuck: tuple[str, ...]
+) -> None:
     """Make the report and hand it out. Nothing of the child is touched after it."""
     ended = child._status is not None
     if not ended:
@@ -31,6 +30,8 @@ def conclude(reaper: Reaper, child: Child, now: float, *, removed: bool | None, 
     texts = child._ending.texts
     status = child._status or UNKNOWN
     memory = parse_usage(texts).get("memory", {}) if status.signal is not None else {}
+    if child._before_verdict is not None:
+        child._before_verdict()
     verdict = decide(
         Observed(
             status,
@@ -38,11 +39,15 @@ def conclude(reaper: Reaper, child: Child, now: float, *, removed: bool | None, 
             memory_events(memory),
             escaped=child._escaped,
             interrupted=_interrupted(child),
-            executed=_executed(child, memory),
+            executed=child._executed,
         )
     )
     waited = (child._emptied if child._emptied is not None else now) - child._exited
-    killed = child._signalled - {child.pid} if child._ladder is KILL_NOW and child._intent is None else child._signalled
+    killed = (
+        child._signalled - {child.pid}
+        if child._ladder is KILL_NOW and child._intent is None
+        else child._signalled
+    )
     for reading in child._readings.values():
         reaper.drop_stream(reading)
     report = Report(
@@ -91,11 +96,3 @@ def memory_events(memory: dict[str, Any]) -> MemoryEvents:
 def _interrupted(child: Child) -> bool:
     at = child._interrupted_at
     return at is not None and child._exited - at <= _INTERRUPT_COUNTS_FOR
-
-
-def _executed(child: Child, memory: dict[str, Any]) -> bool:
-    """Whether it can have got through its exec before the OOM killer met it."""
-    if not memory.get("oom_kill"):
-        return True
-    limit = child._attempt.limits_report(child.limits).in_force.get("memory_max")
-    return not (isinstance(limit, str) and limit.isdigit() and int(limit) < _TOO_LOW)

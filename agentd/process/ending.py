@@ -7,6 +7,7 @@ called again, by the leaf's events or by a timer.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -31,14 +32,15 @@ _REMOVE_FOR = 1.0
 def exited(reaper: Reaper, child: Child, now: float) -> None:
     """The pidfd is readable. The fast path, nothing left and nothing to drain, is one call."""
     end = child._ending
-    files = child._attempt.place.files_for(now - child._started)
-    end.run(files, keep=_must_look_first(child))
+    _look(reaper, child, keep=_must_look_first(child))
     status = end.status
     if status is None:
         reaper.rearm(child)
         return
     if child._status is None:
         child._status = status
+        if status.signal == signal.SIGKILL:
+            child._executed = proc.has_executed(child.pid)
         child._exited = now
         child._ended_wall = time.time()
         if child._intent is not None:
@@ -48,6 +50,17 @@ def exited(reaper: Reaper, child: Child, now: float) -> None:
         _finished(reaper, child, now)
     else:
         proceed(reaper, child, now)
+
+
+def _look(reaper: Reaper, child: Child, *, keep: bool = False) -> None:
+    """One look, which is the reap where nothing is left. Under the child's lock, as every step is: with the reap
+    its descriptors are closed, and their numbers may be another child's before we come back; nobody is to
+    signal by them."""
+    ran = (child._exited or time.monotonic()) - child._started
+    child._ending.run(child._attempt.place.files_for(ran), keep=keep, keep_killed=child._status is None)
+    if child._ending.finished:
+        reaper.drop_routes(child)
+        child._pidfd = -1
 
 
 def leaf_changed(reaper: Reaper, child: Child, now: float) -> None:
@@ -73,11 +86,13 @@ def _look_for_escape(reaper: Reaper, child: Child, now: float) -> None:
     child._escaped = True
     child._note("escaped", f"its cgroup is {cgroup}")
     child._signalled.add(child.pid)
-    signals.send(child._pidfd, 9)
+    signals.send(child._pidfd, signal.SIGKILL)
 
 
 def begin_ladder(reaper: Reaper, child: Child, ladder: Ladder, now: float) -> None:
     """Start to end a run, or end it sooner than was planned; a later plan for the same run is ignored."""
+    if child._ending.finished:
+        return  # only its leaf is still to be removed
     if child._ladder is not None:
         planned = child._ladder_since + child._ladder.kill
         if now + ladder.kill >= planned:
@@ -107,7 +122,7 @@ def _climb(reaper: Reaper, child: Child, now: float) -> None:
 
 
 def _still(reaper: Reaper, child: Child, ladder: Ladder, now: float) -> None:
-    if child._ladder is ladder:
+    if child._ladder is ladder and not child._ending.finished:
         _climb(reaper, child, now)
 
 
@@ -142,13 +157,15 @@ def _checked(reaper: Reaper, child: Child, now: float, tries: int) -> None:
 
 def proceed(reaper: Reaper, child: Child, now: float) -> None:
     """The command has ended: get on with what is left of its run."""
+    if child._ending.finished:
+        return  # its descriptors are closed; `_finished` has arranged to be called again
     if _left_over(reaper, child, now):
         return
     if child._emptied is None:
         child._emptied = now
     if not _drained(reaper, child, now):
         return
-    child._ending.run(child._attempt.place.files)
+    _look(reaper, child)
     if child._ending.finished:
         _finished(reaper, child, now)
 
@@ -262,7 +279,7 @@ def _kill_descendant(pid: int) -> None:
         return
     try:
         if pid in members.descendants(proc.all_stats(), os.getpid()):
-            signals.send(pidfd, 9)
+            signals.send(pidfd, signal.SIGKILL)
     finally:
         os.close(pidfd)
 

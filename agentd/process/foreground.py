@@ -46,9 +46,17 @@ class Foreground:
         self._terminal: int | None = None
         self._modes: terminal.Modes | None = None
         self._own_terminal = False
+        self._taking = threading.Lock()
 
     def run(
-        self, supervisor: Supervisor, argv: Sequence[str], *, tty: bool, capture: bool, announce: Announce, **options: Any
+        self,
+        supervisor: Supervisor,
+        argv: Sequence[str],
+        *,
+        tty: bool,
+        capture: bool,
+        announce: Announce,
+        **options: Any,
     ) -> Report:
         """Spawn ``argv`` and stay with it until its run is over. ``tty``: a pseudo-terminal of its own;
         ``capture``: its output goes through us; ``announce`` is told what this host could not give it.
@@ -62,6 +70,7 @@ class Foreground:
         elif capture:
             options["stdout"] = Capture(tail=0, sink=1)
             options["stderr"] = Capture(tail=0, sink=2)
+        unseen = signalfd.read(self._signal_fd)
         child = supervisor.spawn(
             argv,
             tty=tty,
@@ -71,9 +80,13 @@ class Foreground:
             **options,
         )
         gc.enable()  # off since the start of the command
+        child._before_verdict = lambda: self._take_signals(child)
         announce(child.enforcement.notes)
         if tty:
             self._feed(child)
+        with self._taking:
+            for arrived in unseen:
+                self._handle(child, arrived, born=False)
         try:
             self._serve(child)
         finally:
@@ -90,17 +103,24 @@ class Foreground:
         while not child.poll():
             for fd, _ in poller.poll():
                 if fd == self._signal_fd:
-                    for arrived in signalfd.read(fd):
-                        self._handle(child, arrived)
+                    self._take_signals(child)
 
-    def _handle(self, child: Child, arrived: signalfd.Arrived) -> None:
+    def _take_signals(self, child: Child) -> None:
+        """Act on what is pending now. Also called, from the loop's thread, before the verdict: a Ctrl-C that
+        the command died of was pending here before it died, and may not have been read yet."""
+        with self._taking:
+            for arrived in signalfd.read(self._signal_fd):
+                self._handle(child, arrived)
+
+    def _handle(self, child: Child, arrived: signalfd.Arrived, *, born: bool = True) -> None:
+        """``born``: it came when there was a child, which a terminal's own signals reach without us."""
         number = arrived.signal
         if number == signal.SIGCHLD:
             shared().adopt_orphans()
             return
         now = time.monotonic()
         situation = Situation(
-            self._terminal is not None and not self._own_terminal,
+            self._terminal is not None and not self._own_terminal and born,
             self._own_terminal,
             self._last_request,
             self._grace,
@@ -139,7 +159,7 @@ class Foreground:
             return
         report = child.report
         if report is None or report.verdict.code is None or self._own_terminal:
-            if not self._own_terminal and not terminal.in_foreground(self._terminal):
+            if not self._own_terminal:
                 terminal.take_back_foreground(self._terminal)
             self._modes.restore()
 

@@ -99,5 +99,9 @@ def kill_all(child: Child, pids: list[int]) -> None:
         signal_each(child, pids, signal.SIGKILL)
     if child._status is None:
         signals.send(child._pidfd, signal.SIGKILL)
-        if child._own_group and signals.send_group(child._pidfd, signal.SIGKILL) is None and child._leaf is None:
+        if (
+            child._own_group
+            and signals.send_group(child._pidfd, signal.SIGKILL) is None
+            and child._leaf is None
+        ):
             signals.send_pinned_group(child.pid, signal.SIGKILL)

@@ -18,10 +18,13 @@ _AT_ONCE = 10_000
 
 def reap(reaper: Reaper) -> None:
     """Reap what is ours to reap now. Raises nothing."""
-    if reaper.owns_process:
-        _reap_everything(reaper)
-    else:
-        _reap_of_leaves(reaper)
+    try:
+        if reaper.owns_process:
+            _reap_everything(reaper)
+        else:
+            _reap_of_leaves(reaper)
+    except OSError:
+        return  # /proc cannot be listed: out of descriptors, say
 
 
 def _reap_everything(reaper: Reaper) -> None:

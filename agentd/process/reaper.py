@@ -141,7 +141,9 @@ class Reaper:
 
     def at(self, child: Child, when: float, action: Action) -> None:
         """``action(now)`` for a child at a time, unless it is over by then. For any thread."""
-        timer, sooner = self.timers.add(when, lambda now: self.step(child, lambda _r, _c, now: action(now), now))
+        timer, sooner = self.timers.add(
+            when, lambda now: self.step(child, lambda _r, _c, now: action(now), now)
+        )
         child._timers.append(timer)
         if len(child._timers) > 32:
             child._timers = [kept for kept in child._timers if kept.action is not None]
@@ -172,14 +174,20 @@ class Reaper:
             self._epoll.modify(child._pidfd, select.EPOLLIN | select.EPOLLONESHOT)
 
     def deregister(self, child: Child) -> None:
-        """Drop a child's routes. Its descriptors may be closed already."""
-        with self._lock:
-            self._routes.pop(child._pidfd, None)
-            if child._leaf is not None:
-                self._leaf_routes.pop(child._leaf.events_fd, None)
+        """Forget a child: its routes and its timers."""
+        self.drop_routes(child)
         for timer in child._timers:
             timer.cancel()
         child._timers.clear()
+
+    def drop_routes(self, child: Child) -> None:
+        """Its descriptors may be closed already, and their numbers given to a child that is tracked since: that
+        one's routes stay."""
+        with self._lock:
+            if self._routes.get(child._pidfd) is child:
+                del self._routes[child._pidfd]
+            if child._leaf is not None and self._leaf_routes.get(child._leaf.events_fd) is child:
+                del self._leaf_routes[child._leaf.events_fd]
 
     def drop_stream(self, reading: Reading) -> None:
         """Stop reading; closes our end."""
@@ -265,7 +273,11 @@ class Reaper:
         for child in emptied:
             self.step(child, ending.leaf_changed, now)
         for _ in range(len(self._mailbox)):
-            self._mailbox.popleft()(now)
+            action = self._mailbox.popleft()
+            try:
+                action(now)
+            except Exception:
+                sys.excepthook(*sys.exc_info())  # of agentd's own: the loop goes on for all the others
         for action in self.timers.due(now):
             action(now)
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 
-from agentd.errors import UsageError
+from agentd.errors import StartError
+from agentd.linux.stages import remedy
 from agentd.process.streams import DEVNULL, STDOUT, Capture, Reading, Target
 
 
 class Stdio:
     """``child_side`` are the three descriptors for the child, -1 to inherit. `close` closes what only the
-    child needs; what agentd reads passes to `readings`. Raises UsageError for what is no stream."""
+    child needs; what agentd reads passes to `readings`. The arguments are without `problems`. Raises
+    StartError when this process may open no more descriptors."""
 
     def __init__(self, stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> None:
-        _check(stdin, stdout, stderr, tty)
         self.terminal_fd = -1
         self._theirs: list[int] = []
         self._ours: dict[str, tuple[int, Capture]] = {}
@@ -27,9 +29,15 @@ class Stdio:
                 given_err = (given_out if given_out >= 0 else 1) if merged else self._output("stderr", stderr)
                 given_in = self._devnull() if stdin == DEVNULL else -1 if stdin is None else stdin
                 self.child_side = (given_in, given_out, given_err)
-        except BaseException:
+        except OSError as error:
             self.close()
-            raise
+            number = error.errno or errno.EIO
+            raise StartError(
+                f"cannot open its standard streams: {os.strerror(number)}",
+                stage="pipe",
+                errno=number,
+                remedy=remedy("pipe", number),
+            ) from error
 
     def readings(self, touched: Callable[[], None]) -> dict[str, Reading]:
         """Hands over the captured streams; from here on the Readings close them."""
@@ -68,7 +76,8 @@ class Stdio:
         return slave, slave, slave
 
 
-def _check(stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> None:
+def problems(stdin: object, stdout: object, stderr: object, tty: bool) -> list[str]:
+    """What is wrong with the streams that were asked for, a line each."""
     problems = []
     if stdin is not None and not _descriptor(stdin):
         problems.append(f"stdin {stdin!r} is neither a descriptor, DEVNULL nor None")
@@ -76,10 +85,13 @@ def _check(stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> None
         allowed = target is None or isinstance(target, Capture) or _descriptor(target)
         if not allowed and not (name == "stderr" and target == STDOUT):
             problems.append(f"{name} {target!r} is neither a descriptor, DEVNULL, a Capture nor None")
-    if tty and (stdin is not None or stderr is not None or not (stdout is None or isinstance(stdout, Capture))):
-        problems.append("a child with tty has its terminal for all three streams: give at most a Capture as stdout")
-    if problems:
-        raise UsageError(problems)
+    if tty and (
+        stdin is not None or stderr is not None or not (stdout is None or isinstance(stdout, Capture))
+    ):
+        problems.append(
+            "a child with tty has its terminal for all three streams: give at most a Capture as stdout"
+        )
+    return problems
 
 
 def _descriptor(value: object) -> bool:

@@ -51,7 +51,9 @@ class Reading:
 
     __slots__ = ("at_end", "fd", "lost", "sink", "tail", "terminal", "thread", "touched")
 
-    def __init__(self, fd: int, capture: Capture, touched: Callable[[], None], *, terminal: bool = False) -> None:
+    def __init__(
+        self, fd: int, capture: Capture, touched: Callable[[], None], *, terminal: bool = False
+    ) -> None:
         self.fd = fd
         self.sink = capture.sink
         self.tail = Tail(capture.tail)

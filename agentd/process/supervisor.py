@@ -6,16 +6,17 @@ import atexit
 import contextlib
 import itertools
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
 from weakref import WeakSet
 
 from agentd.cgroup.limits import Limits
 from agentd.errors import AgentdError, LimitNotInForceError, UsageError
 from agentd.linux.birth import Image, Session
 from agentd.process import command
+from agentd.process.asked import check
 from agentd.process.attempt import Attempt
 from agentd.process.child import Child
 from agentd.process.placing import Place, choose
@@ -23,8 +24,6 @@ from agentd.process.reaper import shared
 from agentd.process.report import Report
 from agentd.process.stdio import INHERIT, Stdio
 from agentd.process.streams import Target
-
-NAME_RULE = "give at most 64 letters, digits, '.', '_' and '-', beginning with a letter or digit"
 
 _supervisors: WeakSet[Supervisor] = WeakSet()
 _NO_LIMITS = Limits()
@@ -47,13 +46,19 @@ class Supervisor:
     """
 
     def __init__(self, cgroup: str = "auto", *, total: Limits | None = None) -> None:
-        if not isinstance(cgroup, str) or not (cgroup in ("auto", "required", "off") or cgroup.startswith("/")):
+        if not isinstance(cgroup, str) or not (
+            cgroup in ("auto", "required", "off") or cgroup.startswith("/")
+        ):
             raise UsageError(f"cgroup {cgroup!r} is none of auto, required, off, or an absolute path")
         self._required = cgroup == "required"
         self._owner = os.getpid()
         self._place: Place = choose(cgroup, total)
         self._children: set[Child] = set()
+        self._forget_at = 64
         self._closed = False
+        # Whoever holds it may be interrupted by a signal's handler that closes us: reentrant.
+        self._gate = threading.Condition(threading.RLock())
+        self._spawning: list[int] = []
         self._salt = os.urandom(5).hex()
         _supervisors.add(self)
 
@@ -104,74 +109,118 @@ class Supervisor:
         Raises UsageError (all problems in one), LimitNotInForceError, StartError (nothing of it runs, its
         leaf is gone; ``exit_code`` tells 126 and 127 apart), CgroupError.
         """
-        self._check_usable()
-        arguments = command.encode_argv(argv)
-        variables = command.current_environment() if env is None else command.encode_environment(env)
-        label = _checked(name, arguments, grace, background)
-        where = os.fspath(cwd) if cwd is not None else None
+        if os.getpid() != self._owner:
+            raise AgentdError(f"this Supervisor belongs to process {self._owner}: make one in this process")
+        asked = check(
+            argv, env=env, name=name, cwd=cwd, limits=limits, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty,
+            pass_fds=pass_fds, grace=grace, background=background, sigmask=sigmask, on_exit=on_exit,
+        )  # fmt: skip
         plan = self._place.plan(limits)
         if plan.not_in_force and not best_effort:
             raise LimitNotInForceError(plan.not_in_force, path=self.cgroup or "")
         reaper = shared()
         reaper.start()
-        stdio = INHERIT if stdin is stdout is stderr is None and not tty else Stdio(stdin, stdout, stderr, tty)
+        self._begin_spawn()
         try:
-            image = Image(
-                command.candidates(arguments[0], variables),
-                arguments,
-                variables,
-                cwd=os.fsencode(where) if where is not None else None,
-                stdio=stdio.child_side,
-                pass_fds=pass_fds,
-                session=Session.SAME_GROUP if same_group and not tty else Session.NEW_SESSION,
-                terminal=tty,
-                sigmask=sigmask,
-            )
-            reaper.begin_birth()
+            stdio = INHERIT
+            if tty or not stdin is stdout is stderr is None:
+                stdio = Stdio(stdin, stdout, stderr, tty)
             try:
+                image = Image(
+                    command.candidates(asked.argv[0], asked.env),
+                    asked.argv,
+                    asked.env,
+                    cwd=os.fsencode(asked.cwd) if asked.cwd is not None else None,
+                    stdio=stdio.child_side,
+                    pass_fds=asked.pass_fds,
+                    session=Session.SAME_GROUP if same_group and not tty else Session.NEW_SESSION,
+                    terminal=tty,
+                    sigmask=sigmask,
+                )
                 attempt = Attempt(self._place, image, plan, reaper.epoll_fd, best_effort, delegate)
                 started_wall, started = time.time(), time.monotonic()
-                attempt.run(self._required, where)
-                attempt.wait_for_exec(started, limits.wall, where)
-                child = Child(
-                    f"{int(started_wall * 1000):012x}{self._salt}{next(_runs):04x}",
-                    label,
-                    tuple(arguments),
-                    where if where is not None else os.getcwd(),
-                    attempt=attempt,
-                    reaper=reaper,
-                    limits=limits,
-                    grace=grace,
-                    background=background,
-                    started=started,
-                    started_wall=started_wall,
-                    on_exit=on_exit,
-                    stdio=stdio,
-                )
-                self._children.add(child)
-                reaper.track(child)
+                child: Child | None = None
+                reaper.begin_birth()
+                try:
+                    attempt.run(self._required, asked.cwd)
+                    attempt.wait_for_exec(started, limits.wall, asked.cwd)
+                    child = Child(
+                        f"{int(started_wall * 1000):012x}{self._salt}{next(_runs):04x}",
+                        asked.name,
+                        asked.argv,
+                        asked.cwd if asked.cwd is not None else command.own_directory(),
+                        supervisor=self,
+                        attempt=attempt,
+                        reaper=reaper,
+                        limits=limits,
+                        grace=grace,
+                        background=background,
+                        started=started,
+                        started_wall=started_wall,
+                        on_exit=on_exit,
+                        stdio=stdio,
+                    )
+                    self._keep(child)
+                    reaper.track(child)
+                except BaseException:
+                    # Also a KeyboardInterrupt, between any two steps: what was born is owned, or gone.
+                    if child is None:
+                        attempt.abort()
+                    else:
+                        self._keep(child)
+                        reaper.track(child)
+                        child.kill()
+                    raise
+                finally:
+                    reaper.end_birth()
             finally:
-                reaper.end_birth()
+                stdio.close()
         finally:
-            stdio.close()
-        if len(self._children) > 64:
-            self._children = {kept for kept in self._children if not kept._done.is_set()}
+            self._end_spawn()
         return child
+
+    def _begin_spawn(self) -> None:
+        """From here to `_end_spawn` a child is being made, which `close` waits for: it could not kill what it
+        does not know yet."""
+        with self._gate:
+            if self._closed:
+                raise AgentdError("this Supervisor is closed", remedy="make another")
+            self._spawning.append(threading.get_ident())
+
+    def _end_spawn(self) -> None:
+        with self._gate:
+            self._spawning.remove(threading.get_ident())
+            if self._closed:
+                self._gate.notify_all()
+
+    def _keep(self, child: Child) -> None:
+        with self._gate:
+            self._children.add(child)
+            if len(self._children) > self._forget_at:
+                self._children = {kept for kept in self._children if not kept._done.is_set()}
+                self._forget_at = 64 + 2 * len(self._children)
 
     def close(self) -> None:
         """Kill and remove everything that is left, and give the subtree back. May be called twice."""
-        if self._closed or os.getpid() != self._owner:
+        if os.getpid() != self._owner:
             return
-        self._closed = True
-        alive = self.children
-        for child in alive:
-            child.stop("parent", grace=0)
-        for child in alive:
-            with contextlib.suppress(TimeoutError):
-                child.wait(timeout=15)
-        self._children.clear()
-        if self._place.subtree is not None:
-            self._place.subtree.close()
+        with self._gate:
+            if self._closed:
+                return
+            self._closed = True
+            # Not for ourselves: a signal's handler may close us in the midst of this thread's spawn.
+            me = threading.get_ident()
+            self._gate.wait_for(lambda: all(other == me for other in self._spawning), timeout=15)
+        try:
+            alive = self.children
+            for child in alive:
+                child.stop("parent", grace=0)
+            for child in alive:
+                with contextlib.suppress(TimeoutError):
+                    child.wait(timeout=15)
+        finally:
+            if self._place.subtree is not None:
+                self._place.subtree.close()
 
     def __enter__(self) -> Supervisor:
         return self
@@ -180,38 +229,6 @@ class Supervisor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise AgentdError("this Supervisor is closed", remedy="make another")
-        if os.getpid() != self._owner:
-            raise AgentdError(
-                f"this Supervisor belongs to process {self._owner}", remedy="make one in this process"
-            )
-
-
-def _checked(name: str | None, argv: Sequence[bytes], grace: Any, background: str) -> str:
-    problems = []
-    if name is not None and not valid_name(name):
-        problems.append(f"name {name!r}: {NAME_RULE}")
-    if isinstance(grace, bool) or not isinstance(grace, (int, float)) or not 0 <= grace < 1e9:
-        problems.append(f"grace {grace!r} is not a number of seconds from 0")
-    if background not in ("kill", "wait"):
-        problems.append(f"background {background!r} is neither kill nor wait")
-    if problems:
-        raise UsageError(problems)
-    return os.path.basename(argv[0]).decode(errors="replace") if name is None else name
-
-
-def valid_name(name: object) -> bool:
-    """Whether ``name`` can name a run: it appears in reports and on the command line, never in a path."""
-    return (
-        isinstance(name, str)
-        and 0 < len(name) <= 64
-        and name.isascii()
-        and name[0].isalnum()
-        and name.replace("_", "a").replace("-", "a").replace(".", "a").isalnum()
-    )
 
 
 @atexit.register

@@ -11,6 +11,8 @@ import termios
 from collections.abc import Iterator
 from typing import Any
 
+from agentd.linux import proc
+
 
 def shared_terminal() -> int | None:
     """The first standard stream that is our controlling terminal, None when there is none."""
@@ -33,8 +35,9 @@ class Modes:
             self._saved = termios.tcgetattr(fd)
 
     def restore(self) -> None:
-        """Put the modes back, also from the background. Raises nothing."""
-        if self._saved is not None:
+        """Put the modes back. Not from the background: they are those of whoever has the terminal now, as a
+        shell that edits its next line. Raises nothing."""
+        if self._saved is not None and in_foreground(self.fd):
             with _no_stop(), contextlib.suppress(termios.error):
                 termios.tcsetattr(self.fd, termios.TCSADRAIN, self._saved)
 
@@ -44,7 +47,13 @@ class Modes:
             return
         modes = [*self._saved[:6], list(self._saved[6])]
         modes[0] &= ~(
-            termios.BRKINT | termios.ICRNL | termios.INPCK | termios.ISTRIP | termios.IXON | termios.INLCR | termios.IGNCR
+            termios.BRKINT
+            | termios.ICRNL
+            | termios.INPCK
+            | termios.ISTRIP
+            | termios.IXON
+            | termios.INLCR
+            | termios.IGNCR
         )
         modes[1] &= ~termios.OPOST
         modes[2] = (modes[2] & ~(termios.CSIZE | termios.PARENB)) | termios.CS8
@@ -61,10 +70,14 @@ def in_foreground(fd: int) -> bool:
 
 
 def take_back_foreground(fd: int) -> None:
-    """Make our group the terminal's foreground again, after a child that had moved it to a group of its own
-    was killed. Raises nothing."""
+    """Make our group the terminal's foreground again if the one that is has died out: a child that had moved
+    it to a group of its own was killed. A live one keeps it: there we are in the background. Raises nothing."""
+    if in_foreground(fd):
+        return
     with _no_stop(), contextlib.suppress(OSError):
-        os.tcsetpgrp(fd, os.getpgrp())
+        group = os.tcgetpgrp(fd)
+        if not any(stat.group == group and stat.state not in "ZX" for stat in proc.all_stats()):
+            os.tcsetpgrp(fd, os.getpgrp())
 
 
 def copy_size(source: int, target: int) -> None:

@@ -103,7 +103,9 @@ def decide(seen: Observed) -> Verdict:
         return Verdict(exit_, cause, scope, status.code, status.signal, status.core, tuple(evidence))
 
     if seen.escaped:
-        evidence.append("it was alive while its leaf was empty: it had left the leaf, and was killed by pidfd")
+        evidence.append(
+            "it was alive while its leaf was empty: it had left the leaf, and was killed by pidfd"
+        )
         return verdict("failed", "escaped")
     if status.signal == signal.SIGKILL and seen.memory.oom_kill > 0 and not _killed_first(seen):
         scope = "leaf" if seen.memory.own_limit else "ancestor"

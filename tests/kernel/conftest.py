@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from agentd.cgroup import control, leaf
+from agentd.cgroup.delegation import ORDER
 from agentd.cgroup.hierarchy import read_hierarchy
 from agentd.cgroup.remove import remove_tree
 from agentd.cgroup.tree import live_leaves
@@ -37,6 +38,24 @@ def cgroup_root() -> Iterator[str]:
     yield path
     if problem := clean(mount, name):
         pytest.fail(problem)
+
+
+@pytest.fixture
+def offered(cgroup_root: str) -> set[str]:
+    """The controllers that the real root hands to ``cgroup_root``; skips where memory is not among them."""
+    mount = os.path.dirname(cgroup_root)
+    above = os.open(mount, control.DIRECTORY)
+    root = os.open(cgroup_root, control.DIRECTORY)
+    try:
+        for name in set(ORDER) & set(control.read(above, "cgroup.controllers").split()):
+            control.write(above, "cgroup.subtree_control", f"+{name}")
+        found = set(ORDER) & set(control.read(root, "cgroup.controllers").split())
+    finally:
+        os.close(above)
+        os.close(root)
+    if "memory" not in found:
+        pytest.skip("the memory controller is not on cgroup v2 here")
+    return found
 
 
 def clean(mount: str, name: str) -> str:

@@ -14,6 +14,7 @@ from agentd.errors import UsageError
         ("8:0 wbps=10M", "8:0 wbps=10485760"),
         ("8:16 rbps=1.5K riops=120 wiops=max", "8:16 rbps=1536 riops=120 wiops=max"),
         ("/dev/sda  wbps=4096", "259:1 wbps=4096"),
+        ("008:01 wbps=4096", "8:1 wbps=4096"),
     ],
 )
 def test_an_entry(entry: str, text: str) -> None:
