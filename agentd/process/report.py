@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentd.errors import AgentdError, LimitNotInForceError
 from agentd.process.left_behind import LeftBehind
@@ -156,13 +156,15 @@ class Report(NamedTuple):
         }
 
 
-def failed_start(argv: Sequence[str], cwd: str | None, error: AgentdError, code: int) -> Report:
-    """The report of a command that never ran. ``code`` is what ``agentd run`` exits with for it."""
+def failed_start(argv: Sequence[str], asked: Mapping[str, Any], error: AgentdError, code: int) -> Report:
+    """The report of a command that never ran. ``asked`` are the options of `Supervisor.spawn`; ``code`` is
+    what ``agentd run`` exits with for it."""
     now = time.time()
+    cwd, limits = asked.get("cwd"), asked.get("limits")
     refused = dict(error.reasons) if isinstance(error, LimitNotInForceError) else {}
     return Report(
         id=f"{int(now * 1000):012x}{os.urandom(5).hex()}",
-        name=os.path.basename(argv[0]) if argv else "",
+        name=asked.get("name") or os.path.basename(argv[0]),
         argv=tuple(argv),
         cwd=cwd if cwd is not None else os.getcwd(),
         pid=None,
@@ -170,7 +172,7 @@ def failed_start(argv: Sequence[str], cwd: str | None, error: AgentdError, code:
         ended=now,
         duration=0.0,
         verdict=Verdict("failed", "start", None, None, None, False, (str(error),)),
-        limits=LimitsReport({}, {}, refused),
+        limits=LimitsReport(limits.asked() if limits is not None else {}, {}, refused),
         enforcement=Enforcement("none", None, None, "none", "", ()),
         teardown=Teardown(True, 0, 0.0, None),
         start_code=code,
