@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agentd.errors import AgentdError, LimitNotInForceError
+from agentd.process.command import own_directory
 from agentd.process.left_behind import LeftBehind
 from agentd.process.verdict import Intent, Verdict, exit_code
 
@@ -132,8 +133,9 @@ class Report(NamedTuple):
         return exit_code(self.verdict, self.intent) if self.start_code is None else self.start_code
 
     def to_dict(self) -> dict[str, object]:
-        """Plain data, ready for JSON."""
-        return {
+        """Plain data, ready for JSON. Bytes that are no text, in an argument or a process's name, are written as
+        ``\\xNN``: many a reader of JSON refuses half a surrogate pair, and a child must not spoil its report."""
+        plain = {
             "version": VERSION,
             "id": self.id,
             "name": self.name,
@@ -154,6 +156,7 @@ class Report(NamedTuple):
             "teardown": self.teardown.to_dict(),
             "tails": {stream: tail.to_dict() for stream, tail in self.tails.items()},
         }
+        return {key: _encodable(value) for key, value in plain.items()}
 
 
 def failed_start(argv: Sequence[str], asked: Mapping[str, Any], error: AgentdError, code: int) -> Report:
@@ -166,7 +169,7 @@ def failed_start(argv: Sequence[str], asked: Mapping[str, Any], error: AgentdErr
         id=f"{int(now * 1000):012x}{os.urandom(5).hex()}",
         name=asked.get("name") or os.path.basename(argv[0]),
         argv=tuple(argv),
-        cwd=cwd if cwd is not None else os.getcwd(),
+        cwd=cwd if cwd is not None else own_directory(),
         pid=None,
         started=now,
         ended=now,
@@ -177,6 +180,14 @@ def failed_start(argv: Sequence[str], asked: Mapping[str, Any], error: AgentdErr
         teardown=Teardown(True, 0, 0.0, None),
         start_code=code,
     )
+
+
+def _encodable(value: object) -> object:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list) else value
 
 
 def _timestamp(seconds: float) -> str:

@@ -29,13 +29,16 @@ class Timers:
 
     def __init__(self) -> None:
         self._heap: list[Timer] = []
+        self._compact_at = 64
         self._order = itertools.count()
 
     def add(self, at: float, action: Action) -> Timer:
         """``action(now)`` is due at ``at`` (monotonic seconds)."""
-        if len(self._heap) > 64 and sum(timer.action is None for timer in self._heap) * 2 > len(self._heap):
+        if len(self._heap) >= self._compact_at:
+            # Twice what is left until the next time: the work is a constant for each timer.
             self._heap = [timer for timer in self._heap if timer.action is not None]
             heapq.heapify(self._heap)
+            self._compact_at = 64 + 2 * len(self._heap)
         timer = Timer(at, next(self._order), action)
         heapq.heappush(self._heap, timer)
         return timer
