@@ -135,7 +135,8 @@ int agentd_birth(struct agentd_birth *birth)
             return stop_at(birth, AGENTD_LIMIT, 0);
         if (birth->leaf_only)
             return 0;
-        if (birth->spawn.style != AGENTD_FORK && frozen(birth->events_fd))
+        /* A vfork-style clone would hang us; of a fork-style child we would wait for the exec (G33). */
+        if (frozen(birth->events_fd))
             return stop_at(birth, AGENTD_FROZEN, EBUSY);
     }
     birth->spawn.cgroup_fd = birth->leaf_fd;

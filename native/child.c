@@ -125,8 +125,8 @@ static void set_descriptors(struct agentd_child *child)
         must(child, AGENTD_DESCRIPTORS, raw3(SYS_fcntl, spawn->pass_fds[i], F_SETFD, 0));
 }
 
-/* execvpe(3)'s rule over candidates made by the parent: ENOENT and ENOTDIR try the next one, EACCES
- * too but is remembered; anything else is the answer. */
+/* execvpe(3)'s rule over candidates made by the parent: what is not there tries the next one (a directory
+ * of PATH on a lost network mount, too), EACCES too but is remembered; anything else is the answer. */
 static void execute(struct agentd_child *child) __attribute__((noreturn));
 static void execute(struct agentd_child *child)
 {
@@ -136,7 +136,8 @@ static void execute(struct agentd_child *child)
         long result = raw3(SYS_execve, *path, child->argv, child->envp);
         if (result == -EACCES)
             worst = result;
-        else if (result != -ENOENT && result != -ENOTDIR)
+        else if (result != -ENOENT && result != -ENOTDIR && result != -ESTALE && result != -ENODEV &&
+                 result != -ETIMEDOUT)
             fail(child, AGENTD_EXEC, result);
     }
     fail(child, AGENTD_EXEC, worst);

@@ -20,13 +20,16 @@ READ_ONLY_REMEDY = (
     "engines, --security-opt writable-cgroups=true), podman run --security-opt unmask=/sys/fs/cgroup"
 )
 
+# Of the controllers on v1, those whose limits people will miss.
+_TELLING = ("memory", "pids", "cpu", "blkio")
+
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def require_v2(hierarchy: Hierarchy) -> None:
     """Raises NoCgroupError, naming the cause, where there is no cgroup v2 to make a leaf in."""
     if hierarchy.kind == "v1":
-        bound = ", ".join(sorted(name for name, mount in hierarchy.v1_controllers.items() if mount)[:4])
+        bound = ", ".join(name for name in _TELLING if hierarchy.v1_controllers.get(name))
         raise NoCgroupError(
             f"only cgroup v1 is mounted here ({bound or 'none of it visible'}), and no cgroup v2",
             remedy="boot with systemd.unified_cgroup_hierarchy=1, or mount -t cgroup2 none DIRECTORY",

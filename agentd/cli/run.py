@@ -75,18 +75,16 @@ def run(command: tuple[str, ...], **given: Any) -> int:
         early_mask = early.original_mask or set()
     request = gather(command, given)
 
-    from agentd.errors import AgentdError, StartError
+    from agentd.errors import AgentdError, StartError, UsageError
     from agentd.linux.signalfd import mask_of
     from agentd.process.foreground import Foreground, own_this_process
     from agentd.process.report import failed_start
     from agentd.process.supervisor import Supervisor
 
     own_this_process()
-    supervisor = Supervisor(request.cgroup)
     try:
-        foreground = Foreground(early.held, request.grace)
-        try:
-            report = foreground.run(
+        with Supervisor(request.cgroup) as supervisor:
+            report = Foreground(early.held, request.grace).run(
                 supervisor,
                 request.command,
                 tty=request.tty,
@@ -95,13 +93,11 @@ def run(command: tuple[str, ...], **given: Any) -> int:
                 announce=request.announce,
                 **request.spawn,
             )
-        except AgentdError as error:
-            code = error.exit_code if isinstance(error, StartError) else 125
-            request.write_report(failed_start(request.command, request.spawn.get("cwd"), error, code))
-            request.complain(str(error))
-            return code
-    finally:
-        supervisor.close()
+    except AgentdError as error:
+        code = error.exit_code if isinstance(error, StartError) else 2 if isinstance(error, UsageError) else 125
+        request.write_report(failed_start(request.command, request.spawn, error, code))
+        request.complain(str(error))
+        return code
     request.write_report(report)
     if not request.quiet:
         request.complain(line(report))

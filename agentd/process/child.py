@@ -130,6 +130,7 @@ class Child:
         self._drain_until: float | None = None
         self._emptied: float | None = None
         self._remove_until: float | None = None
+        self._adopting = 0
         self._events: list[Event] = []
         self._timers: list[Timer] = []
         self._last_output = started

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from agentd.cgroup.remove import remove_tree
 from agentd.linux import proc, signals
 from agentd.linux.end import populated
-from agentd.process import conclude, left_behind, members
+from agentd.process import conclude, left_behind, members, orphans
 from agentd.process.ladder import KILL_NOW, Ladder, due, next_at
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ DRAIN = 2.0
 _RECHECK = (0.001, 0.001, 0.002, 0.004, 0.008, 0.016)
 _ESCAPE_LOOK = 0.02
 _REMOVE_FOR = 1.0
+_ADOPTING_TRIES = 50
 
 
 def exited(reaper: Reaper, child: Child, now: float) -> None:
@@ -233,6 +234,13 @@ def _finished(reaper: Reaper, child: Child, now: float) -> None:
     removed: bool | None = None
     stuck: tuple[str, ...] = ()
     if leaf is not None:
+        # Each zombie that was handed to this process counts against somebody's pids.max, and is nobody's to wait for.
+        if not reaper.owns_process and child._adopting < _ADOPTING_TRIES:
+            handed_over = bool(child._left_count or child._signalled - {child.pid})
+            if orphans.reap_of(leaf.cgroup, expected=handed_over):
+                child._adopting += 1
+                reaper.at(child, now + 0.002, lambda now: _finished(reaper, child, now))
+                return
         removed = child._ending.removed or not remove_tree(leaf.parent_fd, leaf.name)
         if not removed:
             if child._remove_until is None:

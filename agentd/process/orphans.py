@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from agentd.linux import proc, status
+from agentd.linux import prctl, proc, status
 from agentd.process.members import in_leaf
 
 if TYPE_CHECKING:
@@ -48,6 +48,30 @@ def _reap_of_leaves(reaper: Reaper) -> None:
     their own /proc/PID/cgroup, which outlives the leaf's removal."""
     leaves = [child._leaf.cgroup for child in reaper.children() if child._leaf is not None]
     _reap_listed(reaper, lambda cgroup: any(in_leaf(cgroup, leaf) for leaf in leaves))
+
+
+def reap_of(leaf: str, *, expected: bool) -> bool:
+    """Reap the zombies of one empty leaf that this process was handed as a subreaper or PID 1, embedded in a
+    program that has children of its own. True: one of them is about to become a zombie, look again soon.
+
+    ``expected``: there was somebody to be handed over. Without, only what is a zombie now is looked for.
+    """
+    if os.getpid() != 1 and not prctl.is_subreaper():
+        return False
+    try:
+        if not expected and os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return False
+        me = os.getpid()
+        coming = False
+        for stat in proc.all_stats():
+            if stat.ppid == me and in_leaf(proc.cgroup(stat.pid) or "", leaf):
+                if stat.state == "Z":
+                    _consume(stat.pid)
+                else:
+                    coming = True
+    except OSError:  # no children at all, or no descriptors to look with
+        return False
+    return coming
 
 
 def _reap_listed(reaper: Reaper, ours: Callable[[str], bool]) -> None:

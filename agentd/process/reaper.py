@@ -300,16 +300,20 @@ class Reaper:
             callback, report = self._callbacks.popleft()
             try:
                 callback(report)
-            except Exception:
+            except BaseException:  # sys.exit() in a callback, too, ends that callback alone
                 sys.excepthook(*sys.exc_info())
 
     def close_in_fork(self) -> None:
         """In a forked copy of this process: close what it inherited, above all the leaves, whose locks would
         otherwise outlive their owner. Nothing is signalled, waited for or removed."""
         fds = {self._wake_fd, self._give_up_fd, *self._routes, *self._leaf_routes, *self._streams}
-        fds |= {child._leaf.fd for child in self._routes.values() if child._leaf is not None}
         for child in self._routes.values():
             child._pidfd = -1
+            if child._leaf is not None:
+                fds.add(child._leaf.fd)
+            # Those that a relay reads, too: as long as any copy is open, the child sees a reader.
+            for reading in child._readings.values():
+                fds.update(fd for fd in (reading.fd, reading._stop_fd) if fd >= 0)
         with contextlib.suppress(OSError):
             self._epoll.close()
         for fd in fds:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from agentd.errors import AgentdError, LimitNotInForceError
+from agentd.process.command import own_directory
 from agentd.process.left_behind import LeftBehind
 from agentd.process.verdict import Intent, Verdict, exit_code
 
@@ -170,8 +171,9 @@ class Report:
         return exit_code(self.verdict, self._intent) if self._start_code is None else self._start_code
 
     def to_dict(self) -> dict[str, object]:
-        """Plain data, ready for JSON."""
-        return {
+        """Plain data, ready for JSON. Bytes that are no text, in an argument or a process's name, are written as
+        ``\\xNN``: many a reader of JSON refuses half a surrogate pair, and a child must not spoil its report."""
+        plain = {
             "version": VERSION,
             "id": self.id,
             "name": self.name,
@@ -192,27 +194,38 @@ class Report:
             "teardown": self.teardown.to_dict(),
             "tails": {stream: tail.to_dict() for stream, tail in self.tails.items()},
         }
+        return {key: _encodable(value) for key, value in plain.items()}
 
 
-def failed_start(argv: Sequence[str], cwd: str | None, error: AgentdError, code: int) -> Report:
-    """The report of a command that never ran. ``code`` is what ``agentd run`` exits with for it."""
+def failed_start(argv: Sequence[str], asked: Mapping[str, Any], error: AgentdError, code: int) -> Report:
+    """The report of a command that never ran. ``asked`` are the options of `Supervisor.spawn`; ``code`` is
+    what ``agentd run`` exits with for it."""
     now = time.time()
+    cwd, limits = asked.get("cwd"), asked.get("limits")
     refused = dict(error.reasons) if isinstance(error, LimitNotInForceError) else {}
     return Report(
         id=f"{int(now * 1000):012x}{os.urandom(5).hex()}",
-        name=os.path.basename(argv[0]) if argv else "",
+        name=asked.get("name") or os.path.basename(argv[0]),
         argv=tuple(argv),
-        cwd=cwd if cwd is not None else os.getcwd(),
+        cwd=cwd if cwd is not None else own_directory(),
         pid=None,
         started=now,
         ended=now,
         duration=0.0,
         verdict=Verdict("failed", "start", None, None, None, False, (str(error),)),
-        limits=lambda: LimitsReport({}, {}, refused),
+        limits=lambda: LimitsReport(limits.asked() if limits is not None else {}, {}, refused),
         enforcement=Enforcement("none", None, None, "none", "", ()),
         teardown=Teardown(True, 0, 0.0, None),
         start_code=code,
     )
+
+
+def _encodable(value: object) -> object:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list) else value
 
 
 def _timestamp(seconds: float) -> str:

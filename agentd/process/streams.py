@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import threading
 from collections.abc import Callable
 
@@ -49,7 +51,7 @@ class Reading:
     Without a sink the loop reads it (`read_ready`), with one a thread does (`start_relay`).
     """
 
-    __slots__ = ("at_end", "fd", "lost", "sink", "tail", "terminal", "thread", "touched")
+    __slots__ = ("_closing", "_stop_fd", "at_end", "fd", "lost", "sink", "tail", "terminal", "thread", "touched")
 
     def __init__(
         self, fd: int, capture: Capture, touched: Callable[[], None], *, terminal: bool = False
@@ -62,6 +64,8 @@ class Reading:
         self.at_end = False
         self.lost = False
         self.thread: threading.Thread | None = None
+        self._stop_fd = -1
+        self._closing = threading.Lock()
 
     def read_ready(self) -> None:
         """Take what is there, a bounded amount; at the end, close. Raises nothing."""
@@ -78,25 +82,42 @@ class Reading:
             self.at_end = True
 
     def start_relay(self, ended: Callable[[], None]) -> None:
-        """Copy to the sink in a thread until the end; then call ``ended`` in it."""
-        self.thread = threading.Thread(target=self._relay, args=(ended,), name="agentd-relay", daemon=True)
-        self.thread.start()
+        """Copy to the sink in a thread until the end; then call ``ended`` in it. From here on the descriptor is
+        that thread's to close. Raises OSError, RuntimeError."""
+        self._stop_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        thread = threading.Thread(target=self._relay, args=(ended,), name="agentd-relay", daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            os.close(self._stop_fd)
+            self._stop_fd = -1
+            raise
+        self.thread = thread
 
     def _relay(self, ended: Callable[[], None]) -> None:
+        # None of the process's handlers is ever to run here: it may sit in a sink for long.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        poller = select.poll()
+        poller.register(self.fd, select.POLLIN)
+        poller.register(self._stop_fd, select.POLLIN)
         try:
-            while True:
+            while not any(fd == self._stop_fd for fd, _ in poller.poll()):
                 try:
                     data = os.read(self.fd, _CHUNK)
-                except OSError:
-                    break
+                except OSError:  # EIO: the last holder of a pseudo-terminal closed it
+                    data = b""
                 if not data:
+                    self.at_end = True
                     break
                 self.touched()
                 self.tail.feed(data)
                 if not self.lost:
                     self._pass_on(data)
-            self.at_end = True
         finally:
+            with self._closing:
+                for fd in (self.fd, self._stop_fd):
+                    os.close(fd)
+                self.fd = self._stop_fd = -1
             ended()
 
     def _pass_on(self, data: bytes) -> None:
@@ -106,14 +127,24 @@ class Reading:
             if isinstance(sink, int):
                 view = memoryview(data)
                 while view:
-                    view = view[os.write(sink, view) :]
+                    try:
+                        view = view[os.write(sink, view) :]
+                    except BlockingIOError:  # somebody else's O_NONBLOCK, on a pipe that we share
+                        room = select.poll()
+                        room.register(sink, select.POLLOUT)
+                        room.poll()
             elif sink is not None:
                 sink(data)
-        except Exception:
+        except BaseException:  # SystemExit, too, ends the sink and not the relay
             self.lost = True
 
     def close(self) -> None:
-        """Close our end. With a relay that is stuck in its sink the descriptor is left to that thread."""
-        if self.fd >= 0 and (self.thread is None or not self.thread.is_alive()):
-            os.close(self.fd)
-            self.fd = -1
+        """Close our end, at once or, with a relay, as soon as its sink lets it; it reads no more."""
+        with self._closing:
+            if self.fd < 0:
+                return
+            if self.thread is None:
+                os.close(self.fd)
+                self.fd = -1
+            else:
+                os.eventfd_write(self._stop_fd, 1)

@@ -6,7 +6,7 @@ import itertools
 import os
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -15,6 +15,7 @@ from agentd.cgroup.delegation import ORDER
 from agentd.cgroup.hierarchy import read_hierarchy
 from agentd.cgroup.remove import remove_tree
 from agentd.cgroup.tree import live_leaves
+from agentd.process.supervisor import Supervisor
 
 _numbers = itertools.count(1)
 
@@ -38,6 +39,27 @@ def cgroup_root() -> Iterator[str]:
     yield path
     if problem := clean(mount, name):
         pytest.fail(problem)
+
+
+@pytest.fixture
+def needs(cgroup_root: str) -> Callable[..., None]:
+    """``needs("memory", "pids")`` skips a test where one of these controllers is not on cgroup v2."""
+    mount = os.path.dirname(cgroup_root)
+
+    def check(*controllers: str) -> None:
+        with open(f"{mount}/cgroup.controllers") as file:
+            missing = sorted(set(controllers) - set(file.read().split()))
+        if missing:
+            pytest.skip(f"no {' and no '.join(missing)} controller on cgroup v2 here")
+
+    return check
+
+
+@pytest.fixture
+def supervisor(cgroup_root: str) -> Iterator[Supervisor]:
+    """One whose leaves are in ``cgroup_root``."""
+    with Supervisor(cgroup_root) as made:
+        yield made
 
 
 @pytest.fixture

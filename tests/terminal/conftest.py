@@ -35,8 +35,8 @@ def report(tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def lines() -> Iterator[list[Line]]:
-    """Those that are ended at the test's end."""
+def lines(cgroup_root: str) -> Iterator[list[Line]]:
+    """Those that are ended at the test's end, before its cgroup is looked at."""
     opened: list[Line] = []
     yield opened
     for line in opened:

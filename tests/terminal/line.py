@@ -146,10 +146,12 @@ class Line:
         if self.master >= 0:
             self.hang_up()
         # The leader is not reaped yet, so that its number, the session's, still is its own.
-        for stat in proc.all_stats():
-            if stat.session == self.pid and stat.pid != self.pid:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(stat.pid, signal.SIGKILL)
+        others = [stat.pid for stat in proc.all_stats() if stat.session == self.pid and stat.pid != self.pid]
+        for pid in others:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in others:
+            wait_until_gone(pid)
         self.process.kill()
         self.process.wait()
         os.close(self._pidfd)

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -169,15 +167,3 @@ def test_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("agentd.cgroup.hierarchy._text", text)
     assert read_hierarchy().kind == "none"
-
-
-FIXTURES = Path(__file__).parents[3] / "cgroup-fixtures"
-
-
-@pytest.mark.parametrize("host", sorted(path.name for path in FIXTURES.iterdir() if path.is_dir()))
-def test_a_captured_host(host: str) -> None:
-    folder = FIXTURES / host
-    expected = json.loads((folder / "expected.json").read_text())
-    hidden = expected.pop("hidden", [])
-    hierarchy = found((folder / "mountinfo").read_text(), (folder / "cgroup").read_text(), tuple(hidden))
-    assert {key: getattr(hierarchy, key) for key in expected} == expected
