@@ -52,7 +52,7 @@ def may_move(dirfd: int, *, namespace_root: bool) -> str:
     if namespace_root or is_marked(dirfd, *DELEGATED):
         return ""
     others = strangers(sitting_in(dirfd), own=os.getpid())
-    return f"{named(others)} there is not agentd's to move" if others else ""
+    return f"not all of them are agentd's to move ({named(others)})" if others else ""
 
 
 def move(dirfd: int, *, namespace_root: bool) -> str:

@@ -114,7 +114,8 @@ def below(path: str, root: str) -> str:
     bound mount, "//deleted"): where they are cannot be known from text.
     """
     for text in (path, root):
-        if not text.startswith("/") or "/.." in text or text.endswith((" (deleted)", "//deleted")):
+        outside = not text.startswith("/") or ".." in text.split("/")
+        if outside or text.endswith((" (deleted)", "//deleted")):
             return ""
     if root == "/":
         return path

@@ -23,16 +23,17 @@ def pids(dirfd: int) -> list[int]:
     """The processes in the leaf and in every cgroup below it. Those of a foreign pid namespace are left out.
 
     It is a look at something that moves: a fork during it can be missed. ``populated`` is the truth.
-    Raises OSError where the leaf's own directory cannot be read (EACCES, say); not because it is gone.
+    Raises OSError where the leaf itself cannot be read (EACCES, say); not because it is gone.
     """
     found: list[int] = []
     for fd in walk(dirfd):
         try:
             text = control.read(fd, "cgroup.procs")
         except OSError as error:
-            if error.errno not in _GONE:
-                raise
-            continue
+            # The child may close its own cgroups below to us, but not the leaf.
+            if error.errno in _GONE or (error.errno == errno.EACCES and fd != dirfd):
+                continue
+            raise
         found += [pid for pid in control.pids_in(text) if pid]
     return found
 
@@ -65,7 +66,7 @@ def walk(dirfd: int) -> Iterator[int]:
             if not pending[-1]:
                 pending.pop()
                 if pending:
-                    above = os.open("..", control.DIRECTORY, dir_fd=here)
+                    above = _above(here)
                     os.close(here)
                     here = above
                 continue
@@ -79,8 +80,20 @@ def walk(dirfd: int) -> Iterator[int]:
             here = child
             yield here
             pending.append(subcgroups(here))
+    except PermissionError:
+        # A closed cgroup of somebody else's: what lies behind it is out of reach.
+        return
     finally:
         os.close(here)
+
+
+def _above(dirfd: int) -> int:
+    try:
+        return os.open("..", control.DIRECTORY, dir_fd=dirfd)
+    except PermissionError:
+        # Opened for reading, but the mode does not let even its owner through.
+        os.fchmod(dirfd, 0o700)
+        return os.open("..", control.DIRECTORY, dir_fd=dirfd)
 
 
 def populated(dirfd: int) -> bool:

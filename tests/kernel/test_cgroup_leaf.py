@@ -199,6 +199,27 @@ def test_modes_of_zero_as_an_ordinary_user(cgroup_root: str) -> None:
     assert inside(cgroup_root, remove_as_user, cgroup_root, uid=NOBODY) == []
 
 
+def look_as_user(path: str, mode: int) -> tuple[int, list[tuple[str, int]]]:
+    for name in ("leaf/a/b", "leaf/c", "leaf/d"):
+        os.makedirs(f"{path}/{name}")
+    for name in ("leaf/a/b", "leaf/a", "leaf/c"):
+        os.chmod(f"{path}/{name}", mode)
+    above = os.open(path, control.DIRECTORY)
+    fd = os.open("leaf", control.DIRECTORY, dir_fd=above)
+    assert leaf.pids(fd) == []
+    leaf._kill_pass(fd)
+    return len(list(leaf.walk(fd))), remove_tree(above, "leaf")
+
+
+@needs_root
+@pytest.mark.parametrize(("mode", "seen"), [(0o000, 2), (0o444, 4), (0o111, 2)])
+def test_looking_into_closed_cgroups_as_an_ordinary_user(cgroup_root: str, mode: int, seen: int) -> None:
+    os.chown(cgroup_root, NOBODY, NOBODY)
+    found, failed = inside(cgroup_root, look_as_user, cgroup_root, mode, uid=NOBODY)
+    assert found >= seen
+    assert failed == []
+
+
 @needs_root
 def test_what_belongs_to_somebody_else_is_told(cgroup_root: str) -> None:
     os.mkdir(f"{cgroup_root}/mine")

@@ -88,7 +88,7 @@ def test_a_stranger_s_processes_are_not(kernel: FakeKernel) -> None:
     assert kernel.log == []
     for why in done.missing.values():
         assert f"({STRANGER})" in why
-        assert "is not agentd's to move" in why
+        assert "not all of them are agentd's to move" in why
         assert "systemd-run --scope -p Delegate=yes" in why
 
 

@@ -80,6 +80,8 @@ def test_read_only(fields: str, options: str, expected: bool) -> None:
         ("/docker/11", "/docker/1", ""),
         ("/docker", "/docker/1", ""),
         ("/../other", "/", ""),
+        ("/...", "/", "/..."),
+        ("/..a/b..", "/", "/..a/b.."),
         ("/", "/../..", ""),
         ("/a (deleted)", "/", ""),
         ("/a", "/a//deleted", ""),
