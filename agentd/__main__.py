@@ -31,8 +31,8 @@ def _run() -> None:
             stream.flush()
         except (OSError, ValueError):
             continue
-    # The run is over and reported, its leaf is gone. What an orderly shutdown would still wait for are threads
-    # that sit in a write to a reader who does not read.
+    # The run is over and reported, its leaf is gone. What an orderly shutdown would still wait for are
+    # threads that sit in a write to a reader who does not read.
     os._exit(code)
 
 

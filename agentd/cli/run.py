@@ -94,7 +94,9 @@ def run(command: tuple[str, ...], **given: Any) -> int:
                 **request.spawn,
             )
     except AgentdError as error:
-        code = error.exit_code if isinstance(error, StartError) else 2 if isinstance(error, UsageError) else 125
+        code = (
+            error.exit_code if isinstance(error, StartError) else 2 if isinstance(error, UsageError) else 125
+        )
         request.write_report(failed_start(request.command, request.spawn, error, code))
         request.complain(str(error))
         return code

@@ -41,9 +41,9 @@ class Write(Protocol):
 
 
 class Refused(NamedTuple):
-    """A limit that is not in force: ``errno`` of the write or 0, and what the file reads."""
+    """A limit that is not in force: its place in the list, ``errno`` of the write or 0, what the file reads."""
 
-    index: int
+    place: int
     errno: int
     read_back: str
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from agentd._shim import lib
 import os
+
+from agentd._shim import lib
 
 CGROUP2_SUPER_MAGIC = 0x63677270  # linux/magic.h
 CGROUP_SUPER_MAGIC = 0x27E0EB

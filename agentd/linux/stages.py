@@ -50,23 +50,37 @@ WHAT = {
     "epoll": "register the child",
 }
 
+_NO_RIGHT = (
+    "no right on cgroup.procs of the leaf or of the common ancestor: start agentd in a delegated cgroup"
+)
+_DESCRIPTORS = "raise the limit on open descriptors (ulimit -n)"
+
 _REMEDIES: dict[tuple[str, int], str] = {
-    ("mkdir", errno.EAGAIN): "cgroup.max.descendants or cgroup.max.depth is reached above: raise it, or end runs",
+    (
+        "mkdir",
+        errno.EAGAIN,
+    ): "cgroup.max.descendants or cgroup.max.depth is reached above: raise it, or end runs",
     ("mkdir", errno.ENOSPC): "the kernel has no cgroup ids left: end runs",
-    ("mkdir", errno.EACCES): "the subtree belongs to another user: see `agentd cgroup tree`, or name one with --cgroup",
-    ("mkdir", errno.EROFS): "the cgroup mount is read-only: give the container a writable one, or use --cgroup off",
+    ("mkdir", errno.EACCES): "the subtree belongs to another user: name one of yours with --cgroup",
+    ("mkdir", errno.EROFS): "the cgroup mount is read-only: make it writable, or use --cgroup off",
     ("frozen", errno.EBUSY): "thaw the cgroup above (cgroup.freeze), then try again",
-    ("clone", errno.EAGAIN): "pids.max of the leaf or of a cgroup above, or RLIMIT_NPROC, is reached: raise it, or end processes",
-    ("clone", errno.ENOMEM): "the memory limit of the leaf or of a cgroup above is too low to start a process: raise it",
-    ("clone", errno.EBUSY): "the leaf has controllers enabled for children of its own, so it may hold no process",
+    (
+        "clone",
+        errno.EAGAIN,
+    ): "pids.max of the leaf or above, or RLIMIT_NPROC, is reached: raise it, or end processes",
+    ("clone", errno.ENOMEM): "the memory limit of the leaf or above is too low to start a process: raise it",
+    (
+        "clone",
+        errno.EBUSY,
+    ): "the leaf has controllers enabled for children of its own, so it may hold no process",
     ("clone", errno.EOPNOTSUPP): "a cgroup above is threaded, so the leaf is invalid: move its threads away",
-    ("clone", errno.EACCES): "no right on cgroup.procs of the leaf or of the common ancestor: start agentd inside a delegated cgroup",
-    ("join", errno.EACCES): "no right on cgroup.procs of the leaf or of the common ancestor: start agentd inside a delegated cgroup",
-    ("pipe", errno.EMFILE): "raise the limit on open descriptors (ulimit -n)",
-    ("open-leaf", errno.EMFILE): "raise the limit on open descriptors (ulimit -n)",
-    ("clone", errno.EMFILE): "raise the limit on open descriptors (ulimit -n)",
+    ("clone", errno.EACCES): _NO_RIGHT,
+    ("join", errno.EACCES): _NO_RIGHT,
+    ("pipe", errno.EMFILE): _DESCRIPTORS,
+    ("open-leaf", errno.EMFILE): _DESCRIPTORS,
+    ("clone", errno.EMFILE): _DESCRIPTORS,
     ("epoll", errno.ENOSPC): "raise fs.epoll.max_user_watches",
-}  # fmt: skip
+}
 
 
 def remedy(stage: str, number: int) -> str:

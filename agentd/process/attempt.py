@@ -190,11 +190,11 @@ class Attempt:
 
     def _only_unneeded(self, refused: list[Refused]) -> bool:
         """Whether every refused write is one that nobody asked for and that this kernel has no file for."""
-        return all(self.plan.before[one.index].implicit and one.errno == errno.ENOENT for one in refused)
+        return all(self.plan.before[one.place].implicit and one.errno == errno.ENOENT for one in refused)
 
     def _note_refused(self, writes: Sequence[LimitWrite], refused: list[Refused]) -> None:
         for one in refused:
-            write = writes[one.index]
+            write = writes[one.place]
             if not (write.implicit and one.errno == errno.ENOENT):
                 self.failed[write.limit] = explain_mismatch(write, one.errno, one.read_back)
 

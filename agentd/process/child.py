@@ -111,6 +111,7 @@ class Child:
         )
         self._lock = threading.RLock()
         self._assist = threading.Lock()
+        self._in_place = False  # a waiter takes the first step of the ending
         self._done = threading.Event()
         self._report: Report | None = None
         self._intent: Intent | None = None

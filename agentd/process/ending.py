@@ -32,6 +32,8 @@ _ADOPTING_TRIES = 50
 
 def exited(reaper: Reaper, child: Child, now: float) -> None:
     """The pidfd is readable. The fast path, nothing left and nothing to drain, is one call."""
+    if child._in_place:
+        return  # a waiter is about to do this
     end = child._ending
     _look(reaper, child, keep=_must_look_first(child))
     status = end.status
@@ -318,6 +320,7 @@ def abandon(reaper: Reaper, child: Child, why: str) -> None:
     except Exception as error:
         why += f"\nand the kill: {error!r}"
     child._note("defect", why)
+    reaper.give_up()
     conclude.conclude(
         reaper, child, time.monotonic(), removed=False if child._leaf else None, stuck=("a defect of agentd",)
     )

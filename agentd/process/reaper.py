@@ -108,12 +108,26 @@ class Reaper:
 
         Returns when that is done, at ``until``, or when some run was given up on: then the loop alone knows.
         """
-        while not child._done.is_set() and child._status is None and not self._given_up:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
+        with child._lock:
+            if child._done.is_set() or child._status is not None or child._pidfd < 0:
                 return
-            if await_end(self.epoll_fd, child._pidfd, self._give_up_fd, left):
-                self.step(child, ending.exited, time.monotonic())
+            # From here on nobody else takes the step that closes the pidfd: its number stays this child's.
+            child._in_place = True
+        try:
+            while child._in_place and not self._given_up:
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    return
+                if await_end(self.epoll_fd, child._pidfd, self._give_up_fd, left):
+                    with child._lock:
+                        child._in_place = False
+                        self.step(child, ending.exited, time.monotonic())
+                        child._in_place = child._status is None and not child._done.is_set()
+        finally:
+            with child._lock:
+                if child._in_place:
+                    child._in_place = False
+                    self.rearm(child)  # the loop may have passed over its end, for us
 
     def reap_orphans(self) -> None:
         """In the loop's thread: reap what this process adopted, or leave it for the end of a birth."""
@@ -170,8 +184,12 @@ class Reaper:
 
     def rearm(self, child: Child) -> None:
         """Wait for the pidfd again, after a wake-up that was none."""
-        with contextlib.suppress(OSError):
+        try:
             self._epoll.modify(child._pidfd, select.EPOLLIN | select.EPOLLONESHOT)
+        except FileNotFoundError:
+            self._epoll.register(child._pidfd, select.EPOLLIN | select.EPOLLONESHOT)
+        except OSError:
+            return
 
     def deregister(self, child: Child) -> None:
         """Forget a child: its routes and its timers."""

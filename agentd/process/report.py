@@ -222,7 +222,11 @@ def failed_start(argv: Sequence[str], asked: Mapping[str, Any], error: AgentdErr
 
 def _encodable(value: object) -> object:
     if isinstance(value, str):
-        return value if value.isascii() else value.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        return (
+            value
+            if value.isascii()
+            else value.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        )
     if isinstance(value, dict):
         return {_encodable(key): _encodable(item) for key, item in value.items()}
     return [_encodable(item) for item in value] if isinstance(value, list) else value

@@ -51,7 +51,18 @@ class Reading:
     Without a sink the loop reads it (`read_ready`), with one a thread does (`start_relay`).
     """
 
-    __slots__ = ("_closing", "_stop_fd", "at_end", "fd", "lost", "sink", "tail", "terminal", "thread", "touched")
+    __slots__ = (
+        "_closing",
+        "_stop_fd",
+        "at_end",
+        "fd",
+        "lost",
+        "sink",
+        "tail",
+        "terminal",
+        "thread",
+        "touched",
+    )
 
     def __init__(
         self, fd: int, capture: Capture, touched: Callable[[], None], *, terminal: bool = False
