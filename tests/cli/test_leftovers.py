@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -25,10 +27,11 @@ def test_four_daemons_of_each_run_are_gone_and_named(
     agentd: Agentd, program: Callable[[str], str], count: int
 ) -> None:
     command = program("leave_four")
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
+    with Load() as load, ThreadPoolExecutor(AT_A_TIME) as pool:
         runs = list(pool.map(lambda _: agentd("--", command), range(count)))
-    late = [after for run in runs if (after := _seconds_after_command(run)) > LATEST]
-    assert late == []
+    after = sorted(_seconds_after_command(run) for run in runs)
+    print(f"agentd's end after COMMAND's: median {after[count // 2]:.3f} s, last {after[-1]:.3f} s, {load}")
+    assert after[-1] < LATEST + load.worst
     for run in runs:
         report = run.report
         assert run.code == 0
@@ -38,6 +41,33 @@ def test_four_daemons_of_each_run_are_gone_and_named(
         assert report["teardown"]["killed"] == 4
         assert report["teardown"]["waited"] < LATEST
         assert all(name in run.line for name in FOUR)
+
+
+class Load:
+    """What the machine, with these runs and whatever else it has to do, makes of a program that does nothing:
+    the longest time from its start to its end."""
+
+    def __init__(self) -> None:
+        self.worst = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._measure)
+
+    def _measure(self) -> None:
+        while not self._over.wait(0.05):
+            start = time.monotonic()
+            subprocess.run(["/bin/true"], check=True)
+            self.worst = max(self.worst, time.monotonic() - start)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def __str__(self) -> str:
+        return f"`true` takes up to {self.worst:.3f} s"
 
 
 def _seconds_after_command(run: CompletedRun) -> float:
@@ -58,8 +88,6 @@ def test_four_daemons_of_each_run_from_twenty_threads(
         ended: list[float] = []
 
         def run(_: int) -> library.Report:
-            import time
-
             report = supervisor.spawn([command], stdout=Capture()).wait(timeout=30)
             said = re.search(rb"^ended (\d+)$", report.tails["stdout"].tail, re.MULTILINE)
             assert said
