@@ -65,6 +65,37 @@ class Image(NamedTuple):
     sigmask: int | None = None
 
 
+class Writes:
+    """Limits to write, laid out once for any number of births."""
+
+    __slots__ = ("_keep", "count", "laid_out")
+
+    def __init__(self, writes: Sequence[Write] = ()) -> None:
+        self.count = len(writes)
+        self.laid_out: Any = ffi.new("struct agentd_write[]", self.count)
+        self._keep: list[Any] = []
+        for slot, write in zip(self.laid_out, writes, strict=True):
+            slot.file = self._text(write.file)
+            slot.value = self._text(write.value)
+            if write.expect is not None:
+                slot.expect = self._text(write.expect)
+
+    def copy(self) -> Any:
+        """For one birth: the results are written into it. Valid as long as this object is."""
+        if not self.count:
+            return ffi.NULL
+        fresh = ffi.new("struct agentd_write[]", self.count)
+        ffi.memmove(fresh, self.laid_out, ffi.sizeof(fresh))
+        return fresh
+
+    def _text(self, value: str) -> Any:
+        held = ffi.new("char[]", value.encode())
+        self._keep.append(held)
+        return held
+
+
+_NO_WRITES = Writes()
+
 _last_environment: tuple[dict[bytes, bytes], Any] = ({}, ffi.new("char[]", b"\0"))
 
 
@@ -96,8 +127,8 @@ class Birth:
         *,
         parent_fd: int = -1,
         name: str = "",
-        before: Sequence[Write] = (),
-        after: Sequence[Write] = (),
+        before: Writes = _NO_WRITES,
+        after: Writes = _NO_WRITES,
         epoll_fd: int = -1,
         style: Style = Style.VFORK,
         accept_limits: bool = False,
@@ -138,10 +169,11 @@ class Birth:
         raw.leaf_fd = raw.events_fd = -1
         raw.epoll_fd = epoll_fd
         raw.accept_limits = accept_limits
-        self._before = _writes(before, text, keep)
-        self._after = _writes(after, text, keep)
-        raw.before, raw.n_before = self._before, len(before)
-        raw.after, raw.n_after = self._after, len(after)
+        self._before = before.copy()
+        self._after = after.copy()
+        raw.before, raw.n_before = self._before, before.count
+        raw.after, raw.n_after = self._after, after.count
+        keep += (before, after)
         self._raw = raw
         self._keep = keep
 
@@ -225,30 +257,9 @@ def exec_result(exec_fd: int) -> tuple[str, int] | None:
 
 def write_limits(directory_fd: int, writes: Sequence[Write]) -> list[Refused]:
     """Write limits on a cgroup and read each back; what is not in force comes back. Raises nothing."""
-    keep: list[Any] = []
-
-    def text(value: bytes) -> Any:
-        held = ffi.new("char[]", value)
-        keep.append(held)
-        return held
-
-    raw = _writes(writes, text, keep)
-    if writes:
-        lib.agentd_write_limits(directory_fd, raw, len(writes))
-    return _refused(raw, len(writes))
-
-
-def _writes(writes: Sequence[Write], text: Any, keep: list[Any]) -> Any:
-    if not writes:
-        return ffi.NULL
-    raw = ffi.new("struct agentd_write[]", len(writes))
-    keep.append(raw)
-    for slot, write in zip(raw, writes, strict=True):
-        slot.file = text(write.file.encode())
-        slot.value = text(write.value.encode())
-        if write.expect is not None:
-            slot.expect = text(write.expect.encode())
-    return raw
+    laid_out = Writes(writes)
+    lib.agentd_write_limits(directory_fd, laid_out.laid_out, laid_out.count)
+    return _refused(laid_out.laid_out, laid_out.count)
 
 
 def _refused(raw: Any, count: int) -> list[Refused]:

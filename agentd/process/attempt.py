@@ -62,12 +62,13 @@ class Attempt:
         self.style = Style.FORK if place.throttled else Style.VFORK
         if self.style in _refused_styles:
             self.style = Style.LEGACY
+        before, after = place.laid_out(plan)
         self.birth = Birth(
             image,
             parent_fd=place.subtree.fd if place.subtree is not None else -1,
             name=self.name,
-            before=plan.before,
-            after=plan.after,
+            before=before,
+            after=after,
             epoll_fd=epoll_fd,
             style=self.style,
             accept_limits=best_effort,

@@ -18,6 +18,7 @@ from agentd.linux.status import Status
 from agentd.process.asked import valid_grace
 from agentd.process.attempt import Attempt
 from agentd.process.ladder import Ladder
+from agentd.process.latch import Latch
 from agentd.process.left_behind import LeftBehind
 from agentd.process.report import Enforcement, Event, Report
 from agentd.process.stdio import Stdio
@@ -112,7 +113,7 @@ class Child:
         self._lock = threading.RLock()
         self._assist = threading.Lock()
         self._in_place = False  # a waiter takes the first step of the ending
-        self._done = threading.Event()
+        self._done = Latch()
         self._report: Report | None = None
         self._intent: Intent | None = None
         self._interrupted_at: float | None = None

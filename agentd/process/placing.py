@@ -11,12 +11,14 @@ from agentd.cgroup.plan import LimitPlan
 from agentd.cgroup.subtree import Subtree
 from agentd.cgroup.usage import usage_files
 from agentd.errors import NoCgroupError
+from agentd.linux.birth import Writes
 from agentd.linux.end import UsageFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _WORTH_PRESSURE = 0.01
+_PLANS_KEPT = 64
 
 NO_PLAN = LimitPlan((), (), {}, {})
 
@@ -44,7 +46,18 @@ class Place:
                 name for name in usage_files(subtree.controllers) if offered is None or name in offered
             )
         self.files = UsageFiles(files)
+        self._laid_out: dict[int, tuple[LimitPlan, tuple[Writes, Writes]]] = {}
         self._files_of_short_runs = UsageFiles([name for name in files if not name.endswith(".pressure")])
+
+    def laid_out(self, plan: LimitPlan) -> tuple[Writes, Writes]:
+        """The writes of a plan as the shim takes them, kept for the next run with the same limits."""
+        known = self._laid_out.get(id(plan))
+        if known is None or known[0] is not plan:
+            if len(self._laid_out) >= _PLANS_KEPT:
+                self._laid_out.clear()
+            known = (plan, (Writes(plan.before), Writes(plan.after)))
+            self._laid_out[id(plan)] = known
+        return known[1]
 
     def files_for(self, duration: float) -> UsageFiles:
         """What to read at the end of a run of ``duration`` seconds. Stalls are no longer than the run: those
