@@ -60,10 +60,13 @@ def _look(reaper: Reaper, child: Child, *, keep: bool = False) -> None:
     its descriptors are closed, and their numbers may be another child's before we come back; nobody is to
     signal by them."""
     ran = (child._exited or time.monotonic()) - child._started
+    reaper.drop_routes(child)
     child._ending.run(child._attempt.place.files_for(ran), keep=keep, keep_killed=child._status is None)
     if child._ending.finished:
-        reaper.drop_routes(child)
         child._pidfd = -1
+        reaper.forget(child)
+    else:
+        reaper.route_leaf(child)
 
 
 def leaf_changed(reaper: Reaper, child: Child, now: float) -> None:

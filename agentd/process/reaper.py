@@ -44,6 +44,7 @@ class Reaper:
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._wake_fd, select.EPOLLIN)
         self._lock = threading.Lock()
+        self._children: set[Child] = set()
         self._routes: dict[int, Child] = {}
         self._leaf_routes: dict[int, Child] = {}
         self._streams: dict[int, Reading] = {}
@@ -79,6 +80,7 @@ class Reaper:
         end that came before this call is not lost."""
         pidfd = child._pidfd
         with self._lock:
+            self._children.add(child)
             self._routes[pidfd] = child
             early = pidfd in self._early
             self._early.discard(pidfd)
@@ -138,11 +140,11 @@ class Reaper:
 
     def tracked_pids(self) -> set[int]:
         with self._lock:
-            return {child.pid for child in self._routes.values()}
+            return {child.pid for child in self._children}
 
     def children(self) -> list[Child]:
         with self._lock:
-            return list(self._routes.values())
+            return list(self._children)
 
     def adopt_orphans(self) -> None:
         """Reap, soon, the zombies that were handed to this process by the death of their parents."""
@@ -184,6 +186,8 @@ class Reaper:
 
     def rearm(self, child: Child) -> None:
         """Wait for the pidfd again, after a wake-up that was none."""
+        with self._lock:
+            self._routes[child._pidfd] = child
         try:
             self._epoll.modify(child._pidfd, select.EPOLLIN | select.EPOLLONESHOT)
         except FileNotFoundError:
@@ -194,18 +198,30 @@ class Reaper:
     def deregister(self, child: Child) -> None:
         """Forget a child: its routes and its timers."""
         self.drop_routes(child)
+        self.forget(child)
         for timer in child._timers:
             timer.cancel()
         child._timers.clear()
 
     def drop_routes(self, child: Child) -> None:
-        """Its descriptors may be closed already, and their numbers given to a child that is tracked since: that
-        one's routes stay."""
+        """Before its descriptors are closed: their numbers may be the next child's at once, which may end before
+        it is tracked, and what comes by them must not be taken for news of this one."""
         with self._lock:
             if self._routes.get(child._pidfd) is child:
                 del self._routes[child._pidfd]
             if child._leaf is not None and self._leaf_routes.get(child._leaf.events_fd) is child:
                 del self._leaf_routes[child._leaf.events_fd]
+
+    def route_leaf(self, child: Child) -> None:
+        """Be told of its leaf, if that is watched: it is not closed after all."""
+        if child._leaf is not None and child._leaf.watched:
+            with self._lock:
+                self._leaf_routes[child._leaf.events_fd] = child
+
+    def forget(self, child: Child) -> None:
+        """It is reaped: its number is not ours any more."""
+        with self._lock:
+            self._children.discard(child)
 
     def drop_stream(self, reading: Reading) -> None:
         """Stop reading; closes our end."""
@@ -324,11 +340,12 @@ class Reaper:
     def close_in_fork(self) -> None:
         """In a forked copy of this process: close what it inherited, above all the leaves, whose locks would
         otherwise outlive their owner. Nothing is signalled, waited for or removed."""
-        fds = {self._wake_fd, self._give_up_fd, *self._routes, *self._leaf_routes, *self._streams}
-        for child in self._routes.values():
+        fds = {self._wake_fd, self._give_up_fd, *self._streams}
+        for child in self._children:
+            fds.add(child._pidfd)
             child._pidfd = -1
             if child._leaf is not None:
-                fds.add(child._leaf.fd)
+                fds.update((child._leaf.fd, child._leaf.events_fd))
             # Those that a relay reads, too: as long as any copy is open, the child sees a reader.
             for reading in child._readings.values():
                 fds.update(fd for fd in (reading.fd, reading._stop_fd) if fd >= 0)
