@@ -17,6 +17,7 @@ from agentd.cgroup import control, usage
 _GONE = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP)
 
 _PASSES = 200
+_SIGKILL = 9
 
 
 def pids(dirfd: int) -> list[int]:
@@ -151,7 +152,7 @@ def _kill_each(dirfd: int) -> None:
 
 def _kill_pass(dirfd: int) -> bool:
     """Signal everything once; whether there was anything."""
-    import signal
+    from agentd.linux import signals  # where cgroup.kill is missing, and nowhere else
 
     found = False
     for fd in walk(dirfd):
@@ -159,7 +160,7 @@ def _kill_pass(dirfd: int) -> bool:
         try:
             for pid in control.pids_in(control.read_or(fd, "cgroup.procs", "")):
                 try:
-                    handles[pid] = os.pidfd_open(pid)
+                    handles[pid] = signals.open_pidfd(pid)
                 except OSError:
                     continue
             # The number may have been reused between the listing and pidfd_open. Whoever is still listed is
@@ -168,10 +169,7 @@ def _kill_pass(dirfd: int) -> bool:
             for pid in control.pids_in(control.read_or(fd, "cgroup.procs", "")):
                 if pid in handles:
                     found = True
-                    try:
-                        signal.pidfd_send_signal(handles[pid], signal.SIGKILL)
-                    except ProcessLookupError:
-                        continue
+                    signals.send(handles[pid], _SIGKILL)
         finally:
             for handle in handles.values():
                 os.close(handle)

@@ -1,4 +1,5 @@
-"""Every signal that agentd sends leaves the process through one of these four calls.
+"""Every signal that agentd sends leaves the process through one of these four calls, but for the one to a
+child's group at its end, which the shim sends in the same way (native/end.c).
 
 None takes a bare number that may have been reused: a process is named by its pidfd, a group by the pidfd of
 its leader or, on kernels without that, by the number of a leader whose zombie still pins it.
@@ -51,17 +52,20 @@ def send_group(pidfd: int, signal: int) -> bool | None:
     return True
 
 
-def send_pinned_group(leader: int, signal: int) -> bool:
+def send_pinned_group(pidfd: int, leader: int, signal: int) -> bool:
     """Signal a group by number, for kernels where `send_group` answers None.
 
-    The caller holds the leader as a child that it has not reaped: the number is pinned (G70). Groups 0 and 1,
-    and our own, are refused with ValueError. False when there is no such group.
+    ``leader`` is the number of the process of ``pidfd``, a child that leads a group: as long as nobody has
+    reaped it, the number is pinned (G70). False, and nothing is sent, when somebody has (another part of this
+    program may wait for every child), or when there is no such group. Groups 0 and 1, and our own, are refused
+    with ValueError.
     """
     if leader <= 1 or leader == os.getpgrp():
         raise ValueError(f"process group {leader} must not be signalled")
     try:
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         os.killpg(leader, signal)
-    except ProcessLookupError:
+    except (ChildProcessError, ProcessLookupError):
         return False
     return True
 

@@ -104,4 +104,4 @@ def kill_all(child: Child, pids: list[int]) -> None:
             and signals.send_group(child._pidfd, signal.SIGKILL) is None
             and child._leaf is None
         ):
-            signals.send_pinned_group(child.pid, signal.SIGKILL)
+            signals.send_pinned_group(child._pidfd, child.pid, signal.SIGKILL)
