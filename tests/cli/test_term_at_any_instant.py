@@ -50,7 +50,18 @@ class Instants:
     def once(
         self, instant: int, *before: str, options: tuple[str, ...] = (), patience: float = GRACE + MARGIN
     ) -> str:
-        command = [AGENTD, "run", "--quiet", "--cgroup", self.root, "--grace", f"{GRACE}s", "--", "sleep", "987654"]
+        command = [
+            AGENTD,
+            "run",
+            "--quiet",
+            "--cgroup",
+            self.root,
+            "--grace",
+            f"{GRACE}s",
+            "--",
+            "sleep",
+            "987654",
+        ]
         done = subprocess.run(
             [self.launcher, *options, str(instant), str(int(patience * 1000)), *before, *command],
             stdin=subprocess.DEVNULL,
