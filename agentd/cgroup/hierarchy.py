@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 # Words among a v1 mount's super options that name no controller (kernel: cgroup-v1.c, cgroup1_param_specs).
@@ -25,8 +24,7 @@ _V1_OPTIONS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Hierarchy:
+class Hierarchy(NamedTuple):
     """The cgroup mounts of this mount namespace, as far as they concern agentd.
 
     ``kind``: "unified" (v2 alone), "hybrid" (v2 beside v1 controllers), "v1" (no v2 mounted) or "none".

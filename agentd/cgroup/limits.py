@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from agentd.cgroup.amount import Amount, parse_count, parse_size, shown, whole_number
 from agentd.cgroup.cpu import parse_cpu_max, parse_cpu_weight, parse_cpus
@@ -47,7 +47,6 @@ _NO_LIMITS = frozenset(
 _LEAST_MEMORY = 4096
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Limits:
     """What a leaf is to be held to. Every field is optional; None asks for nothing. Immutable and hashable.
 
@@ -63,6 +62,23 @@ class Limits:
     host can enforce what is asked is not known here; see ``plan``.
     """
 
+    __slots__ = (
+        "_hash",
+        "cpu_max",
+        "cpu_time",
+        "cpu_weight",
+        "cpuset_cpus",
+        "files",
+        "idle",
+        "io_max",
+        "memory_high",
+        "memory_max",
+        "memory_oom_group",
+        "memory_swap_max",
+        "pids_max",
+        "wall",
+    )
+
     memory_max: str | int | None
     memory_high: str | int | None
     memory_swap_max: str | int | None
@@ -76,6 +92,7 @@ class Limits:
     wall: float | None
     cpu_time: float | None
     idle: float | None
+    _hash: int
 
     def __init__(
         self,
@@ -125,6 +142,7 @@ class Limits:
             raise UsageError(problems)
         for field, kept in fields.items():
             object.__setattr__(self, field, kept)
+        object.__setattr__(self, "_hash", hash(tuple(fields.values())))
 
     def asked(self) -> dict[str, str | float]:
         """What was asked for, by field or, for ``files``, by file name: text, or seconds for the times."""
@@ -161,8 +179,37 @@ class Limits:
             or self.files
         )
 
+    def replace(self, **changes: Any) -> Limits:
+        """The same limits but for ``changes``, by field. Raises UsageError as the constructor does."""
+        return Limits(**({field: getattr(self, field) for field in _FIELDS} | changes))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"Limits cannot be changed: make others to set {name}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"Limits cannot be changed: make others without {name}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Limits):
+            return NotImplemented
+        return all(getattr(self, field) == getattr(other, field) for field in _FIELDS)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, ({field: getattr(self, field) for field in _FIELDS},)
+
     def __repr__(self) -> str:
         return f"Limits({', '.join(f'{name}={value!r}' for name, value in self.asked().items())})"
+
+
+_FIELDS = (*FIELD_FILES, "files", *TIMES)
+
+
+def _restored(fields: dict[str, object]) -> Limits:
+    """For pickle and copy."""
+    return Limits(**fields)  # type: ignore[arg-type]
 
 
 def _at_least_a_page(value: object) -> None:
