@@ -20,7 +20,7 @@ FORWARDED = (
     signal.SIGWINCH,
 )
 
-HELD = (*FORWARDED, signal.SIGCHLD)
+HELD = (*FORWARDED, signal.SIGCHLD, signal.SIGCONT)
 
 _LEFT_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -32,7 +32,7 @@ original_mask: set[int] | None = None
 
 
 def hold_signals() -> None:
-    """Block the forwarded signals and SIGCHLD. An ignored SIGCHLD, which some programs leave to their
+    """Block the signals of `HELD`. An ignored SIGCHLD, which some programs leave to their
     children, is set to its default: it would cost us every exit status (G47).
 
     INT, HUP and QUIT that are ignored when we start, as below nohup or in the background of a script, do not

@@ -109,7 +109,7 @@ def gather(command: tuple[str, ...], given: Mapping[str, Any]) -> Request:
     if problems:
         raise UsageError(problems)
     idle = given["idle_timeout"] is not None
-    tty = given["tty"] or (idle and os.isatty(0) and os.isatty(1))
+    tty = given["tty"] or (idle and _on_a_terminal())
     return Request(
         command,
         cgroup=cgroup,
@@ -120,6 +120,14 @@ def gather(command: tuple[str, ...], given: Mapping[str, Any]) -> Request:
         spawn=spawn,
         report_fd=report_fd,
     )
+
+
+def _on_a_terminal() -> bool:
+    """Whether a command here may find a terminal where it looks for one. Not in the background: its output can
+    pass through pipes, and the terminal is not ours to read for it."""
+    from agentd.process.terminal import in_background
+
+    return os.isatty(0) and os.isatty(1) and not in_background(0)
 
 
 def _limits(given: Mapping[str, Any], problems: list[str]) -> Limits | None:

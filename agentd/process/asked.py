@@ -10,6 +10,7 @@ from agentd.cgroup.limits import Limits
 from agentd.errors import UsageError
 from agentd.process import command, stdio
 from agentd.process.streams import Capture
+from agentd.process.terminal import PseudoTerminal
 
 NAME_RULE = "give at most 64 letters, digits, '.', '_' and '-', beginning with a letter or digit"
 
@@ -34,7 +35,7 @@ def check(
     stdin: Any,
     stdout: Any,
     stderr: Any,
-    tty: bool,
+    tty: bool | PseudoTerminal,
     pass_fds: Any,
     grace: Any,
     background: Any,

@@ -25,7 +25,9 @@ from agentd.process.supervisor import Supervisor
 
 Announce = Callable[[tuple[str, ...]], object]
 
-_END_OF_INPUT = b"\x04"
+_FOREGROUND_LOOK = 0.2
+"""Seconds between looks for the terminal, while we are in the background and it is not ours to read: a shell
+that gives it to a job which was running all the while tells nobody."""
 
 
 def own_this_process() -> None:
@@ -45,7 +47,7 @@ class Foreground:
         self._last_request: float | None = None
         self._terminal: int | None = None
         self._modes: terminal.Modes | None = None
-        self._own_terminal = False
+        self._own: terminal.PseudoTerminal | None = None
         self._taking = threading.Lock()
 
     def run(
@@ -62,28 +64,32 @@ class Foreground:
         ``capture``: its output goes through us; ``announce`` is told what this host could not give it.
         Raises what `Supervisor.spawn` raises."""
         self._terminal = terminal.shared_terminal()
-        self._own_terminal = tty
         if self._terminal is not None:
             self._modes = terminal.Modes(self._terminal)
         if tty:
+            self._own = terminal.PseudoTerminal(like=self._terminal)
             options["stdout"] = Capture(tail=0, sink=1)
         elif capture:
             options["stdout"] = Capture(tail=0, sink=1)
             options["stderr"] = Capture(tail=0, sink=2)
         unseen = signalfd.read(self._signal_fd)
-        child = supervisor.spawn(
-            argv,
-            tty=tty,
-            same_group=self._terminal is not None,
-            grace=self._grace,
-            on_exit=self._ended,
-            **options,
-        )
+        try:
+            child = supervisor.spawn(
+                argv,
+                tty=self._own or False,
+                same_group=self._terminal is not None,
+                grace=self._grace,
+                on_exit=self._ended,
+                **options,
+            )
+        finally:
+            if self._own is not None:
+                self._own.close_slave()
         gc.enable()  # off since the start of the command
         child._before_verdict = lambda: self._take_signals(child)
         announce(child.enforcement.notes)
-        if tty:
-            self._feed(child)
+        if self._own is not None:
+            self._feed(self._own)
         with self._taking:
             for arrived in unseen:
                 self._handle(child, arrived, born=False)
@@ -120,8 +126,8 @@ class Foreground:
             return
         now = time.monotonic()
         situation = Situation(
-            self._terminal is not None and not self._own_terminal and born,
-            self._own_terminal,
+            self._terminal is not None and self._own is None and born,
+            self._own is not None,
             self._last_request,
             self._grace,
         )
@@ -140,17 +146,42 @@ class Foreground:
             child.stop("operator", grace=0, asked_by=number)
         elif act is Act.INTERRUPTED:
             child.note_interrupt()
-        elif act is Act.RESIZE and self._terminal is not None:
-            terminal.copy_size(self._terminal, child.terminal_fd)
+        elif act is Act.RESIZE and self._own is not None:
+            self._take_terminal(self._own)
 
-    def _feed(self, child: Child) -> None:
-        """Our input becomes the pseudo-terminal's."""
-        if self._terminal is not None:
-            terminal.copy_size(self._terminal, child.terminal_fd)
-            assert self._modes is not None
+    def _take_terminal(self, own: terminal.PseudoTerminal) -> None:
+        """If ours is in our hands, its keys are the pseudo-terminal's, and so is its size."""
+        if self._terminal is not None and self._modes is not None:
+            terminal.copy_size(self._terminal, own.master)
             self._modes.raw()
-        target = os.dup(child.terminal_fd)
-        threading.Thread(target=_copy_input, args=(target,), name="agentd-input", daemon=True).start()
+
+    def _feed(self, own: terminal.PseudoTerminal) -> None:
+        """Our input becomes the pseudo-terminal's."""
+        self._take_terminal(own)
+        threading.Thread(target=self._copy_input, args=(own,), name="agentd-input", daemon=True).start()
+
+    def _copy_input(self, own: terminal.PseudoTerminal) -> None:
+        # With SIGTTIN blocked, a read from the background is an error that can be handled. Else it would
+        # stop us, and leave COMMAND, which has a group of its own, without its limits of time.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        whole_line = True
+        try:
+            while True:
+                try:
+                    data = os.read(0, 65536)
+                except OSError:
+                    if self._terminal is None or not terminal.in_background(self._terminal):
+                        return
+                    time.sleep(_FOREGROUND_LOOK)
+                    self._take_terminal(own)
+                    continue
+                if not data:
+                    break
+                whole_line = data.endswith(b"\n")
+                _write(own.master, data)
+            _write(own.master, terminal.end_of_input(own.master, whole_line))
+        except OSError:
+            return
 
     def _put_back(self, child: Child) -> None:
         """A command that was killed cannot put the terminal back itself; one that exited may have meant to
@@ -158,20 +189,16 @@ class Foreground:
         if self._terminal is None or self._modes is None:
             return
         report = child.report
-        if report is None or report.verdict.code is None or self._own_terminal:
-            if not self._own_terminal:
-                terminal.take_back_foreground(self._terminal)
+        if self._own is not None:
+            if self._modes.changed:
+                self._modes.restore()
+            return
+        terminal.take_back_foreground(self._terminal)
+        if report is None or report.verdict.code is None:
             self._modes.restore()
 
 
-def _copy_input(target: int) -> None:
-    try:
-        while data := os.read(0, 65536):
-            view = memoryview(data)
-            while view:
-                view = view[os.write(target, view) :]
-        os.write(target, _END_OF_INPUT)
-    except OSError:
-        return
-    finally:
-        os.close(target)
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -14,7 +14,7 @@ class Act(enum.Enum):
     STOP = "stop"  # ask the run to end: TERM now, KILL after the grace
     KILL = "kill"  # end the run at once
     INTERRUPTED = "interrupted"  # the terminal sent it to the child already: remember it
-    RESIZE = "resize"  # the window size changed: tell the child's own pseudo-terminal
+    RESIZE = "resize"  # the window is another, or ours again: see to the child's own pseudo-terminal
 
 
 _TO_CHILD = frozenset({signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH})
@@ -41,7 +41,7 @@ def act_on(number: int, from_kernel: bool, situation: Situation, now: float) -> 
         return Act.STOP
     if number == signal.SIGHUP and from_kernel:
         return Act.STOP  # the terminal is gone, and with it whoever could end the run
-    if number == signal.SIGWINCH and situation.own_terminal:
+    if number in (signal.SIGWINCH, signal.SIGCONT) and situation.own_terminal:
         return Act.RESIZE
     if reached_child:
         return Act.INTERRUPTED if number == signal.SIGINT else Act.NOTHING

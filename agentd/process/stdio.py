@@ -9,6 +9,7 @@ from collections.abc import Callable
 from agentd.errors import StartError
 from agentd.linux.stages import remedy
 from agentd.process.streams import DEVNULL, STDOUT, Capture, Reading, Target
+from agentd.process.terminal import PseudoTerminal
 
 
 class Stdio:
@@ -16,13 +17,14 @@ class Stdio:
     child needs; what agentd reads passes to `readings`. The arguments are without `problems`. Raises
     StartError when this process may open no more descriptors."""
 
-    def __init__(self, stdin: int | None, stdout: Target, stderr: Target, tty: bool) -> None:
+    def __init__(self, stdin: int | None, stdout: Target, stderr: Target, tty: bool | PseudoTerminal) -> None:
         self.terminal_fd = -1
         self._theirs: list[int] = []
         self._ours: dict[str, tuple[int, Capture]] = {}
         try:
             if tty:
-                self.child_side = self._pseudo_terminal(stdout if isinstance(stdout, Capture) else Capture())
+                capture = stdout if isinstance(stdout, Capture) else Capture()
+                self.child_side = self._pseudo_terminal(capture, tty)
             else:
                 given_out = self._output("stdout", stdout)
                 merged = isinstance(stderr, int) and stderr == STDOUT
@@ -68,15 +70,19 @@ class Stdio:
             return write
         return self._devnull() if target == DEVNULL else target
 
-    def _pseudo_terminal(self, capture: Capture) -> tuple[int, int, int]:
-        master, slave = os.openpty()
-        self._theirs.append(slave)
+    def _pseudo_terminal(self, capture: Capture, given: bool | PseudoTerminal) -> tuple[int, int, int]:
+        if isinstance(given, PseudoTerminal):
+            master, slave = os.dup(given.master), given.slave
+            self.terminal_fd = given.master
+        else:
+            master, slave = os.openpty()
+            self._theirs.append(slave)
+            self.terminal_fd = master
         self._ours["terminal"] = (master, capture)
-        self.terminal_fd = master
         return slave, slave, slave
 
 
-def problems(stdin: object, stdout: object, stderr: object, tty: bool) -> list[str]:
+def problems(stdin: object, stdout: object, stderr: object, tty: bool | PseudoTerminal) -> list[str]:
     """What is wrong with the streams that were asked for, a line each."""
     problems = []
     if stdin is not None and not _descriptor(stdin):

@@ -24,6 +24,7 @@ from agentd.process.reaper import shared
 from agentd.process.report import Report
 from agentd.process.stdio import INHERIT, Stdio
 from agentd.process.streams import Target
+from agentd.process.terminal import PseudoTerminal
 
 _supervisors: WeakSet[Supervisor] = WeakSet()
 _NO_LIMITS = Limits()
@@ -88,7 +89,7 @@ class Supervisor:
         background: str = "kill",
         best_effort: bool = False,
         delegate: bool = False,
-        tty: bool = False,
+        tty: bool | PseudoTerminal = False,
         same_group: bool = False,
         sigmask: int | None = None,
         on_exit: Callable[[Report], object] | None = None,
@@ -101,7 +102,8 @@ class Supervisor:
         ``background``: what becomes of processes that outlive the command, "kill" or "wait" (then the run
         is over when the last one ends). ``best_effort``: a limit that cannot be in force is reported, and
         the child runs without it. ``delegate``: the child may make cgroups below its leaf. ``tty``: a
-        pseudo-terminal of its own for all three streams (its side is captured as ``stdout`` says).
+        pseudo-terminal of its own for all three streams (its side is captured as ``stdout`` says); True, or
+        one that the caller has made, and closes.
         ``same_group``: stay in this process's group and session, for a shared terminal. ``sigmask``: its
         signal mask, bit N-1 for signal N; this thread's if None. ``on_exit`` is called with the report, in
         a thread that is agentd's own.
@@ -134,7 +136,7 @@ class Supervisor:
                     stdio=stdio.child_side,
                     pass_fds=asked.pass_fds,
                     session=Session.SAME_GROUP if same_group and not tty else Session.NEW_SESSION,
-                    terminal=tty,
+                    terminal=bool(tty),
                     sigmask=sigmask,
                 )
                 attempt = Attempt(self._place, image, plan, reaper.epoll_fd, best_effort, delegate)

@@ -11,6 +11,7 @@ import termios
 from collections.abc import Iterator
 from typing import Any
 
+from agentd.errors import AgentdError
 from agentd.linux import proc
 
 
@@ -25,14 +26,43 @@ def shared_terminal() -> int | None:
     return None
 
 
+class PseudoTerminal:
+    """A new pseudo-terminal: ``master`` is ours, ``slave`` the child's. It begins with the size and the modes
+    of the terminal ``like``, so that the child finds them from its first instruction. Raises AgentdError."""
+
+    def __init__(self, like: int | None = None) -> None:
+        try:
+            self.master, self.slave = os.openpty()
+        except OSError as error:
+            raise AgentdError(
+                f"cannot open a pseudo-terminal: {error.strerror}",
+                remedy="mount devpts at /dev/pts, or run without --tty",
+            ) from error
+        if like is not None:
+            copy_size(like, self.master)
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(self.slave, termios.TCSANOW, termios.tcgetattr(like))
+
+    def close_slave(self) -> None:
+        """Once the child has it: the end of its output is that nobody holds it any more."""
+        os.close(self.slave)
+        self.slave = -1
+
+
 class Modes:
     """The modes of a terminal as they were. `restore` puts them back, `raw` takes input byte by byte."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._saved: list[Any] | None = None
+        self._raw: list[Any] | None = None
         with contextlib.suppress(termios.error):
             self._saved = termios.tcgetattr(fd)
+
+    @property
+    def changed(self) -> bool:
+        """Whether `raw` changed them."""
+        return self._raw is not None
 
     def restore(self) -> None:
         """Put the modes back. Not from the background: they are those of whoever has the terminal now, as a
@@ -42,9 +72,14 @@ class Modes:
                 termios.tcsetattr(self.fd, termios.TCSADRAIN, self._saved)
 
     def raw(self) -> None:
-        """Hand every byte through unread. Not from the background: there another program has the terminal."""
+        """Hand every byte through unread. Not from the background: there another program has the terminal.
+        May be called again when the terminal is ours again: what it is now is what will be restored."""
         if self._saved is None or not in_foreground(self.fd):
             return
+        with contextlib.suppress(termios.error):
+            now = termios.tcgetattr(self.fd)
+            if now != self._raw:
+                self._saved = now
         modes = [*self._saved[:6], list(self._saved[6])]
         modes[0] &= ~(
             termios.BRKINT
@@ -60,6 +95,7 @@ class Modes:
         modes[3] &= ~(termios.ECHO | termios.ECHONL | termios.ICANON | termios.IEXTEN | termios.ISIG)
         with contextlib.suppress(termios.error):
             termios.tcsetattr(self.fd, termios.TCSANOW, modes)
+            self._raw = termios.tcgetattr(self.fd)
 
 
 def in_foreground(fd: int) -> bool:
@@ -69,9 +105,29 @@ def in_foreground(fd: int) -> bool:
         return False
 
 
+def in_background(fd: int) -> bool:
+    """Whether another group has the terminal; False, too, when it is not ours any more."""
+    try:
+        return os.tcgetpgrp(fd) != os.getpgrp()
+    except OSError:
+        return False
+
+
+def end_of_input(fd: int, whole_line: bool) -> bytes:
+    """What to type on the terminal of master ``fd`` for its reader to see an end of file. The first one only
+    hands over a line that was begun; a reader that takes key by key knows Ctrl-D itself."""
+    key = b"\x04"
+    with contextlib.suppress(termios.error):
+        modes = termios.tcgetattr(fd)
+        if modes[3] & termios.ICANON:
+            key = modes[6][termios.VEOF]
+    return key if whole_line else key * 2
+
+
 def take_back_foreground(fd: int) -> None:
     """Make our group the terminal's foreground again if the one that is has died out: a child that had moved
-    it to a group of its own was killed. A live one keeps it: there we are in the background. Raises nothing."""
+    it to a group of its own was killed. A live group keeps it, for we are in the background then. Raises
+    nothing."""
     if in_foreground(fd):
         return
     with _no_stop(), contextlib.suppress(OSError):
