@@ -7,17 +7,19 @@ import click
 from agentd.cgroup.hierarchy import read_hierarchy
 from agentd.cgroup.subtree import resolve
 from agentd.cgroup.tree import live_leaves, render
+from agentd.cli.base import helped
 from agentd.errors import CgroupError
 
 VERSION = 1
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(add_help_option=False)
+@helped
 def cgroup() -> None:
     """Look at the cgroups that agentd uses."""
 
 
-@cgroup.command()
+@cgroup.command(add_help_option=False)
 @click.option(
     "--cgroup",
     "spec",
@@ -27,6 +29,7 @@ def cgroup() -> None:
     help="The subtree: below our own cgroup, or PATH.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@helped
 def tree(spec: str, as_json: bool) -> int:
     """Show the live leaves of a subtree, their limits and their usage. Makes and changes nothing."""
     path = resolve(spec, read_hierarchy(prefer="" if spec == "auto" else spec))

@@ -20,7 +20,7 @@ FORWARDED = (
     signal.SIGWINCH,
 )
 
-HELD = (*FORWARDED, signal.SIGCHLD, signal.SIGCONT)
+HELD = (*FORWARDED, signal.SIGCHLD, signal.SIGCONT, signal.SIGTSTP)
 
 _LEFT_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 import click
 
+from agentd import __version__
+from agentd.cli.base import helped
+
 _COMMANDS = {
     "run": ("agentd.cli.run", "run", "Run a command in a cgroup leaf of its own."),
     "cgroup": ("agentd.cli.cgroup", "cgroup", "Look at the cgroups that agentd uses."),
@@ -31,8 +34,22 @@ class Lazy(click.Group):
         return command
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="agentd-runtime", message="%(prog)s %(version)s")
+def _show_version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        click.echo(f"agentd {__version__}")
+        context.exit()
+
+
+@click.group(cls=Lazy, add_help_option=False)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+@helped
 def cli() -> None:
     """Runs AI agents, and any other program, so that every limit is enforced from outside."""
 

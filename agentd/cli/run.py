@@ -7,16 +7,14 @@ from typing import Any
 import click
 
 from agentd.cli import early
+from agentd.cli.base import helped
 from agentd.cli.options import gather
 from agentd.cli.summary import line
 
 
 @click.command(
-    context_settings={
-        "ignore_unknown_options": False,
-        "allow_interspersed_args": False,
-        "help_option_names": ["-h", "--help"],
-    },
+    add_help_option=False,
+    context_settings={"allow_interspersed_args": False},
     short_help="Run a command in a cgroup leaf of its own.",
     epilog="Exit status: COMMAND's own; 128+N when signal N ended it; 124 a time limit, 137 the memory limit, "
     "130 or 143 when it was asked to end; 125 agentd refused or failed, 126 COMMAND cannot be executed, "
@@ -65,6 +63,7 @@ from agentd.cli.summary import line
 )
 @click.option("--report", metavar="FILE|-", help="Write the report as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="No line at the end.")
+@helped
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARG]...")
 def run(command: tuple[str, ...], **given: Any) -> int:
     """Run COMMAND in a cgroup leaf of its own: limited from outside, killed with everything it started when

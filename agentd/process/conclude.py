@@ -78,6 +78,8 @@ def conclude(
         child._report = report
         child._pidfd = -1
         child._done.set()
+    if child._when_done is not None:
+        child._when_done()
     if child._on_exit is not None:
         reaper.call_back(child._on_exit, report)
 
