@@ -164,7 +164,8 @@ class Run:
 class Agentd:
     """Runs commands contained, with leaves below the test's own cgroup. Call it, or `start` and then look.
 
-    ``token`` is in the environment of every process of these runs.
+    ``token`` is in the environment of every process of these runs. ``orphans_are_for_pid_1``: agentd is killed
+    in this test, so that it cannot reap them itself.
     """
 
     def __init__(self, root: str, folder: Path) -> None:
@@ -172,6 +173,7 @@ class Agentd:
         self.folder = folder
         self.token = f"AGENTD_TEST={os.path.basename(root)}"
         self.runs: list[Run] = []
+        self.orphans_are_for_pid_1 = False
         self._numbers = itertools.count(1)
 
     def __call__(self, *arguments: str, **options: Any) -> CompletedRun:

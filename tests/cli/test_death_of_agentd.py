@@ -1,0 +1,67 @@
+"""agentd itself is killed. What holds without its keeper: COMMAND dies with it, by its parent-death signal.
+
+What COMMAND had started, and the leaf, are the keeper's, which is yet to come: these tests clear them away.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import leftovers
+from tests.support.runs import Agentd, Run
+
+
+@pytest.fixture
+def agentd_to_kill(agentd: Agentd) -> Iterator[Agentd]:
+    agentd.orphans_are_for_pid_1 = True
+    yield agentd
+    for name in leftovers.leaves(agentd.root):
+        os.rmdir(f"{agentd.root}/{name}")
+
+
+def _command_of(run: Run) -> int:
+    """A pidfd of COMMAND, which says its pid and then stays."""
+    return os.pidfd_open(int(run.read_line()))
+
+
+def _ends(pidfd: int, within: float) -> bool:
+    try:
+        return bool(select.select([pidfd], [], [], within)[0])
+    finally:
+        os.close(pidfd)
+
+
+def test_b18_sigkill_to_agentd_ends_the_command(agentd_to_kill: Agentd) -> None:
+    run = agentd_to_kill.start("--", "sh", "-c", "echo $$; exec sleep 987654")
+    command = _command_of(run)
+    run.signal(signal.SIGKILL)
+    assert _ends(command, 1.0)
+    assert run.finish().code == -signal.SIGKILL
+
+
+def test_b79_a_command_that_kills_its_supervisor_dies_with_it(agentd_to_kill: Agentd) -> None:
+    # Of the same user, and in the same pid namespace, nothing keeps it from that; a sandbox will.
+    read, write = os.pipe()
+    run = agentd_to_kill.start(
+        "--", "sh", "-c", "echo $$; read go; kill -9 $PPID; exec sleep 987654", stdin=read
+    )
+    os.close(read)
+    command = _command_of(run)
+    os.write(write, b"go\n")
+    os.close(write)
+    assert _ends(command, 2.0)
+    assert run.finish().code == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_crash_of_agentd_ends_the_command(agentd_to_kill: Agentd, number: signal.Signals) -> None:
+    run = agentd_to_kill.start("--", "sh", "-c", "echo $$; exec sleep 987654")
+    command = _command_of(run)
+    run.signal(number)
+    assert _ends(command, 1.0)
+    assert run.finish().code == -number
