@@ -53,6 +53,7 @@ WHAT = {
 _NO_RIGHT = (
     "no right on cgroup.procs of the leaf or of the common ancestor: start agentd in a delegated cgroup"
 )
+_CLONE3 = "clone3 is refused here: allow it in the seccomp profile, or do without --cgroup required"
 _DESCRIPTORS = "raise the limit on open descriptors (ulimit -n)"
 
 _REMEDIES: dict[tuple[str, int], str] = {
@@ -68,6 +69,8 @@ _REMEDIES: dict[tuple[str, int], str] = {
         "clone",
         errno.EAGAIN,
     ): "pids.max of the leaf or above, or RLIMIT_NPROC, is reached: raise it, or end processes",
+    ("clone", errno.ENOSYS): _CLONE3,
+    ("clone", errno.EPERM): _CLONE3,
     ("clone", errno.ENOMEM): "the memory limit of the leaf or above is too low to start a process: raise it",
     (
         "clone",

@@ -8,6 +8,7 @@ events, on captured streams and on its mailbox, until the next deadline.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -17,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from agentd.errors import StartError
 from agentd.linux.end import await_end
 from agentd.process import ending, orphans, watch
 from agentd.process.child import Child
@@ -68,12 +70,24 @@ class Reaper:
             self._wake()
 
     def start(self) -> None:
-        """Start the loop's thread if it does not run yet."""
+        """Start the loop's thread if it does not run yet. Raises StartError where no thread can be had."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._loop, name="agentd-reaper", daemon=True)
-                    self._thread.start()
+                    thread = threading.Thread(target=self._loop, name="agentd-reaper", daemon=True)
+                    try:
+                        thread.start()
+                    except RuntimeError as error:
+                        # Python keeps no errno. The C library makes threads with clone3 and knows another way
+                        # where that is unknown (ENOSYS), but not where a seccomp profile forbids it (EPERM).
+                        raise StartError(
+                            f"cannot run a thread: {error}",
+                            stage="thread",
+                            errno=errno.EAGAIN,
+                            remedy="raise the limit on processes (ulimit -u, pids.max); or have the seccomp "
+                            "profile allow clone3, or answer it with ENOSYS",
+                        ) from error
+                    self._thread = thread
 
     def track(self, child: Child) -> None:
         """Route the end of a child that was just spawned. Its pidfd is in the epoll set since its birth; an
