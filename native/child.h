@@ -15,6 +15,8 @@ struct agentd_child {
     int parent;       /* the parent's pid as the child must see it */
     uint64_t sigmask; /* the mask that the program starts with */
     struct agentd_error error;
+    long cloned;      /* detached: what the second clone returned, */
+    int cloned_pidfd; /* and its pidfd */
 };
 
 /* Never returns: the program runs, or the error is recorded and the child is gone with code 127. */

@@ -44,7 +44,8 @@ struct agentd_error {
 enum agentd_style {
     AGENTD_VFORK = 0,  /* clone3, shared memory, the forking thread waits for the exec */
     AGENTD_FORK = 1,   /* clone3, a copy: for leaves that an ancestor's cpu.max may keep from running (G32) */
-    AGENTD_LEGACY = 2  /* clone: where clone3 is refused; the child joins its leaf before the exec */
+    AGENTD_LEGACY = 2, /* clone: where clone3 is refused; the child joins its leaf before the exec */
+    AGENTD_DETACHED = 3 /* a grandchild, which no wait of this process can see; without a leaf */
 };
 
 /* How the child came into its leaf. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "child.h"
@@ -98,6 +99,33 @@ static long clone_legacy(struct agentd_child *child, int *pidfd)
     return raw_clone_on_stack(SYS_clone, (long)flags, (long)top, (long)pidfd, 0, 0, agentd_child_main, child);
 }
 
+/* The parent in between, for a child that is to be none of ours. Its exit signal is 0, so that a plain wait()
+ * of another thread does not see it either (G72); it shares our descriptors, so that the pidfd is ours. */
+static void between(void *argument)
+{
+    struct agentd_child *child = argument;
+    unsigned long flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD;
+
+    child->cloned = raw_clone_on_stack(SYS_clone, (long)flags, (long)((char *)forker.stack + STACK_SIZE),
+                                       (long)&child->cloned_pidfd, 0, 0, agentd_child_main, child);
+    for (;;)
+        (void)raw1(SYS_exit_group, 0);
+}
+
+static long clone_detached(struct agentd_child *child, int *pidfd)
+{
+    unsigned long flags = CLONE_VM | CLONE_VFORK | CLONE_FILES;
+    char *top = (char *)forker.stack + STACK_SIZE / 2;
+
+    child->reset_all = 1;
+    long pid = raw_clone_on_stack(SYS_clone, (long)flags, (long)top, 0, 0, 0, between, child);
+    if (pid < 0)
+        return pid;
+    (void)raw4(SYS_wait4, pid, 0, __WALL, 0);
+    *pidfd = child->cloned_pidfd;
+    return child->cloned;
+}
+
 static void serve(struct agentd_child *child)
 {
     struct agentd_spawn *spawn = (struct agentd_spawn *)child->spawn;
@@ -108,6 +136,8 @@ static void serve(struct agentd_child *child)
         pid = clone_fork(child, &pidfd);
     else if (spawn->style == AGENTD_LEGACY)
         pid = clone_legacy(child, &pidfd);
+    else if (spawn->style == AGENTD_DETACHED)
+        pid = clone_detached(child, &pidfd);
     else
         pid = clone_vfork(child, &pidfd);
 

@@ -13,11 +13,13 @@ from agentd.linux.stages import STAGES
 class Style(enum.IntEnum):
     """VFORK shares memory with the child until its exec and suspends only the shim's forking thread. FORK is
     for leaves that an ancestor's ``cpu.max`` may keep from running (G32). LEGACY is for hosts where clone3 is
-    refused: the child joins its leaf by its own write, before the exec."""
+    refused: the child joins its leaf by its own write, before the exec. DETACHED makes a grandchild, which no
+    wait of this process sees, and which is in no leaf."""
 
     VFORK = 0
     FORK = 1
     LEGACY = 2
+    DETACHED = 3
 
 
 class Session(enum.IntEnum):
