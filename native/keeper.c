@@ -3,9 +3,9 @@
  *   leafkeeper PIDFD CONTROL PID
  *
  * PIDFD is of the supervisor, CONTROL a socket from it, PID its number as it stands in the names of its leaves
- * (run-PID-N). Each message on CONTROL is "+PATH": a subtree in which it makes leaves, or "-PATH": no more.
- * When the supervisor has died, every leaf of its name whose lock is free is killed and removed, until two
- * scans find none; then an empty subtree goes, and the keeper. The locks tell its leaves from those of a
+ * (run-PID-N). Each message on CONTROL is "+PATH": a subtree in which it makes leaves, or "*PATH": one that is
+ * to go with the last leaf. When the supervisor has died, every leaf of its name whose lock is free is killed
+ * and removed, until two scans find none; then the keeper goes. The locks tell its leaves from those of a
  * supervisor that has the same number in another pid namespace: they are held as long as that one lives, and
  * only so long. Messages that were sent before the death are read before anything is done.
  *
@@ -37,6 +37,7 @@
 static struct {
     char *path;
     int fd;
+    int remove;
 } subtrees[SUBTREES];
 
 static char prefix[32];
@@ -56,7 +57,7 @@ static void forget(int i)
     subtrees[i].path = NULL;
 }
 
-static void remember(const char *path)
+static void remember(const char *path, int remove)
 {
     int free_one = -1;
 
@@ -71,6 +72,7 @@ static void remember(const char *path)
         return;
     subtrees[free_one].path = strdup(path);
     subtrees[free_one].fd = fd;
+    subtrees[free_one].remove = remove;
     if (!subtrees[free_one].path)
         close(fd);
 }
@@ -84,13 +86,7 @@ static int take_message(int control)
     if (n <= 0)
         return 0;
     text[n] = '\0';
-    if (text[0] == '+') {
-        remember(text + 1);
-    } else {
-        for (int i = 0; i < SUBTREES; i++)
-            if (subtrees[i].path && strcmp(subtrees[i].path, text + 1) == 0)
-                forget(i);
-    }
+    remember(text + 1, text[0] == '*');
     return 1;
 }
 
@@ -204,7 +200,7 @@ static void clean_up(void)
         poll(NULL, 0, PAUSE_MS);
     }
     for (int i = 0; i < SUBTREES; i++)
-        if (subtrees[i].path)
+        if (subtrees[i].path && subtrees[i].remove)
             (void)rmdir(subtrees[i].path); /* only if nobody has a leaf in it */
 }
 

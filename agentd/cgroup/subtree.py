@@ -97,6 +97,11 @@ class Subtree:
         return subtree
 
     @property
+    def goes_when_empty(self) -> bool:
+        """Whether the directory is agentd's to remove: it is not one that was there and was named by path."""
+        return self.created or self._spec == "auto"
+
+    @property
     def moved_aside(self) -> bool:
         return bool(self._moved)
 
@@ -292,7 +297,7 @@ class Subtree:
         try:
             if _lock(above):
                 self._move_back(self.path, self.fd)
-                if self.created or self._spec == "auto":
+                if self.goes_when_empty:
                     os.rmdir(os.path.basename(self.path), dir_fd=above)
                     self._move_back(os.path.dirname(self.path), above)
         finally:

@@ -80,9 +80,9 @@ def run(command: tuple[str, ...], **given: Any) -> int:
     from agentd.process.report import failed_start
     from agentd.process.supervisor import Supervisor
 
-    own_this_process()
     try:
         with Supervisor(request.cgroup) as supervisor:
+            own_this_process(supervisor)
             report = Foreground(early.held, request.grace).run(
                 supervisor,
                 request.command,

@@ -9,6 +9,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from agentd.cgroup import control
 from agentd.cgroup.apply import read_effect
@@ -23,6 +24,9 @@ from agentd.linux.end import Ending
 from agentd.process import command
 from agentd.process.placing import Place
 from agentd.process.report import LimitsReport
+
+if TYPE_CHECKING:
+    from agentd.process.reaper import Reaper
 
 _counter = itertools.count(1)
 _TRIES = 10
@@ -45,12 +49,14 @@ class Attempt:
         "name",
         "place",
         "plan",
+        "reaper",
         "style",
     )
 
     def __init__(
-        self, place: Place, image: Image, plan: LimitPlan, epoll_fd: int, best_effort: bool, delegate: bool
+        self, place: Place, image: Image, plan: LimitPlan, reaper: Reaper, best_effort: bool, delegate: bool
     ) -> None:
+        self.reaper = reaper
         self.place = place
         self.image = image
         self.plan = plan
@@ -69,7 +75,7 @@ class Attempt:
             name=self.name,
             before=before,
             after=after,
-            epoll_fd=epoll_fd,
+            epoll_fd=reaper.epoll_fd,
             style=self.style,
             accept_limits=best_effort,
         )
@@ -171,6 +177,7 @@ class Attempt:
             elif stage == "mkdir" and number in (errno.ENOENT, errno.ENODEV) and tries < _TRIES:
                 assert self.place.subtree is not None
                 self.place.subtree.reopen()
+                self.reaper.keeper.renew(self.place.subtree.path)
                 birth.adopt_parent(self.place.subtree.fd)
                 tries += 1
             elif self._clone3_refused(stage, number) and not required:

@@ -165,6 +165,7 @@ class Child:
             self._attempt.birth.placement,
             place.hierarchy.kind,
             self._attempt.notes(),
+            self._reaper.keeper.to_dict() if leaf else None,
         )
 
     @property

@@ -270,7 +270,7 @@ def _end_escaped(reaper: Reaper, child: Child) -> None:
         return
     for _ in range(50):
         stats = proc.all_stats()
-        below = members.descendants(stats, os.getpid()) - {child.pid}
+        below = members.descendants(stats, os.getpid()) - {child.pid, reaper.keeper.pid}
         alive = sorted(stat.pid for stat in stats if stat.pid in below and stat.state not in "ZX")
         if not alive:
             break

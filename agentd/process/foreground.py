@@ -30,8 +30,9 @@ _FOREGROUND_LOOK = 0.2
 that gives it to a job which was running all the while tells nobody."""
 
 
-def own_this_process() -> None:
+def own_this_process(supervisor: Supervisor) -> None:
     """Become a subreaper, and undumpable: a same-user child cannot read our memory or environment."""
+    supervisor.prepare()  # its keeper would be handed to a subreaper, as one more child to tell from orphans
     prctl.set_subreaper(True)
     prctl.set_dumpable(False)
     shared().owns_process = True
@@ -79,27 +80,28 @@ class Foreground:
                 tty=self._own or False,
                 same_group=self._terminal is not None,
                 grace=self._grace,
-                on_exit=self._ended,
                 **options,
             )
         finally:
             if self._own is not None:
                 self._own.close_slave()
         gc.enable()  # off since the start of the command
-        child._before_verdict = lambda: self._take_signals(child)
+        child._before_verdict = lambda: self._pending(child)
+        child._when_done = self._ended
         announce(child.enforcement.notes)
         if self._own is not None:
             self._feed(self._own)
-        with self._taking:
-            for arrived in unseen:
-                self._handle(child, arrived, born=False)
+        for arrived in unseen:
+            if arrived.signal == signal.SIGINT:
+                child.note_interrupt()
+            self._handle(child, arrived, born=False)
         try:
             self._serve(child)
         finally:
             self._put_back(child)
         return child.wait()
 
-    def _ended(self, _report: Report) -> None:
+    def _ended(self) -> None:
         os.eventfd_write(self._done_fd, 1)
 
     def _serve(self, child: Child) -> None:
@@ -109,20 +111,25 @@ class Foreground:
         while not child.poll():
             for fd, _ in poller.poll():
                 if fd == self._signal_fd:
-                    self._take_signals(child)
+                    for arrived in self._pending(child):
+                        self._handle(child, arrived)
 
-    def _take_signals(self, child: Child) -> None:
-        """Act on what is pending now. Also called, from the loop's thread, before the verdict: a Ctrl-C that
-        the command died of was pending here before it died, and may not have been read yet."""
+    def _pending(self, child: Child) -> list[signalfd.Arrived]:
+        """The signals that have come. Also called, from the loop's thread, before the verdict: a Ctrl-C that the
+        command died of was pending here before it died, and may not have been read yet. Any other is too late
+        by then."""
         with self._taking:
-            for arrived in signalfd.read(self._signal_fd):
-                self._handle(child, arrived)
+            found = signalfd.read(self._signal_fd)
+            if any(arrived.signal == signal.SIGINT for arrived in found):
+                child.note_interrupt()
+        return found
 
     def _handle(self, child: Child, arrived: signalfd.Arrived, *, born: bool = True) -> None:
         """``born``: it came when there was a child, which a terminal's own signals reach without us."""
         number = arrived.signal
         if number == signal.SIGCHLD:
             shared().adopt_orphans()
+            self._stop_as(child)
             return
         now = time.monotonic()
         situation = Situation(
@@ -137,17 +144,33 @@ class Foreground:
         if act is Act.CHILD:
             child.send_signal(number)
         elif act is Act.GROUP:
-            if number == signal.SIGINT:
-                child.note_interrupt()
             child.send_signal_to_group(number)
         elif act is Act.STOP:
             child.stop("operator", asked_by=number)
         elif act is Act.KILL:
             child.stop("operator", grace=0, asked_by=number)
-        elif act is Act.INTERRUPTED:
-            child.note_interrupt()
+        elif act is Act.SUSPEND:
+            child.send_signal_to_group(signal.SIGSTOP)
+            _stop_ourselves(number)
+            child.send_signal_to_group(signal.SIGCONT)
         elif act is Act.RESIZE and self._own is not None:
             self._take_terminal(self._own)
+
+    def _stop_as(self, child: Child) -> None:
+        """If COMMAND has stopped and we share its terminal, stop the same way: the shell waits for us alone, and
+        is to have the terminal back when COMMAND has let go of it, no sooner. Who continues our group continues
+        both."""
+        if self._terminal is None or self._own is not None:
+            return
+        with child._lock:
+            if child._pidfd < 0:
+                return
+            try:
+                found = os.waitid(os.P_PIDFD, child._pidfd, os.WSTOPPED | os.WNOHANG)
+            except OSError:
+                return
+        if found is not None:
+            _stop_ourselves(found.si_status)
 
     def _take_terminal(self, own: terminal.PseudoTerminal) -> None:
         """If ours is in our hands, its keys are the pseudo-terminal's, and so is its size."""
@@ -196,6 +219,15 @@ class Foreground:
         terminal.take_back_foreground(self._terminal)
         if report is None or report.verdict.code is None:
             self._modes.restore()
+
+
+def _stop_ourselves(number: int) -> None:
+    """Return when we are continued; at once where a stop means nothing, as in an orphaned group."""
+    # Sent while it is blocked, it is one with the terminal's own that may be pending.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    os.kill(os.getpid(), number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _write(fd: int, data: bytes) -> None:

@@ -14,6 +14,7 @@ class Act(enum.Enum):
     STOP = "stop"  # ask the run to end: TERM now, KILL after the grace
     KILL = "kill"  # end the run at once
     INTERRUPTED = "interrupted"  # the terminal sent it to the child already: remember it
+    SUSPEND = "suspend"  # stop the child's group and ourselves, until we are continued
     RESIZE = "resize"  # the window is another, or ours again: see to the child's own pseudo-terminal
 
 
@@ -41,6 +42,11 @@ def act_on(number: int, from_kernel: bool, situation: Situation, now: float) -> 
         return Act.STOP
     if number == signal.SIGHUP and from_kernel:
         return Act.STOP  # the terminal is gone, and with it whoever could end the run
+    if number == signal.SIGTSTP:
+        if not situation.shared_terminal:
+            return Act.SUSPEND
+        # We stop when the child has: it may have a screen to put in order first, or stay.
+        return Act.NOTHING if from_kernel else Act.CHILD
     if number in (signal.SIGWINCH, signal.SIGCONT) and situation.own_terminal:
         return Act.RESIZE
     if reached_child:

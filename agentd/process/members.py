@@ -27,7 +27,7 @@ def of(child: Child) -> list[int]:
     stats = proc.all_stats()
     ours = {stat.pid for stat in stats if stat.session == child.pid and child._own_group}
     if adopting:
-        ours |= descendants(stats, os.getpid())
+        ours |= descendants(stats, os.getpid()) - {child._reaper.keeper.pid}
     return sorted(stat.pid for stat in stats if stat.pid in ours and stat.state not in "ZX")
 
 

@@ -23,6 +23,7 @@ from agentd.linux.end import await_end
 from agentd.process import ending, orphans, watch
 from agentd.process.child import Child
 from agentd.process.ladder import Ladder
+from agentd.process.keeper import Keeper
 from agentd.process.report import Report
 from agentd.process.streams import Reading
 from agentd.process.timers import Action, Timers
@@ -51,6 +52,8 @@ class Reaper:
         self._leaf_routes: dict[int, Child] = {}
         self._streams: dict[int, Reading] = {}
         self._early: set[int] = set()
+        self._notices: dict[int, Callable[[], None]] = {}
+        self.keeper = Keeper(self.notice)
         self._births = 0
         self._given_up = False
         self._give_up_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -105,6 +108,11 @@ class Reaper:
         watch.start(self, child)
         if child._leaf is not None:
             self.at(child, child._started + _SHORT, lambda now: self._watch_leaf(child, now))
+
+    def notice(self, fd: int, action: Callable[[], None]) -> None:
+        """Call ``action`` in the loop, once, when ``fd`` becomes readable; it is not to be closed before."""
+        self._notices[fd] = action
+        self._epoll.register(fd, select.EPOLLIN | select.EPOLLONESHOT)
 
     def begin_birth(self) -> None:
         """From here to `end_birth` no zombie is taken for an orphan: one may be a child that ended before
@@ -333,10 +341,13 @@ class Reaper:
         with self._lock:
             child = self._routes.get(fd)
             leaf_of = self._leaf_routes.get(fd)
-            if child is None and leaf_of is None:
+            noticed = self._notices.pop(fd, None) if child is None else None
+            if child is None and leaf_of is None and noticed is None:
                 self._early.add(fd)  # born and gone before its owner could register it
         if child is not None:
             ended.append(child)
+        elif noticed is not None:
+            noticed()
         elif leaf_of is not None:
             emptied.append(leaf_of)
 

@@ -31,7 +31,8 @@ class LimitsReport(NamedTuple):
 
 class Enforcement(NamedTuple):
     """How the run was held. ``containment``: cgroup (a leaf), session+subreaper, or session. ``placement``:
-    born, joined or none. ``notes``: what this host could not give, a line each."""
+    born, joined or none. ``notes``: what this host could not give, a line each. ``keeper``: ``pid`` of the program
+    that ends the run should the supervisor be killed, or the ``problem`` it had; None where there is no leaf."""
 
     containment: str
     cgroup: str | None
@@ -39,6 +40,7 @@ class Enforcement(NamedTuple):
     placement: str
     hierarchy: str
     notes: tuple[str, ...] = ()
+    keeper: Mapping[str, object] | None = None
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -48,6 +50,7 @@ class Enforcement(NamedTuple):
             "placement": self.placement,
             "hierarchy": self.hierarchy,
             "notes": list(self.notes),
+            "keeper": None if self.keeper is None else dict(self.keeper),
         }
 
 

@@ -121,7 +121,7 @@ class Supervisor:
         if plan.not_in_force and not best_effort:
             raise LimitNotInForceError(plan.not_in_force, path=self.cgroup or "")
         reaper = shared()
-        reaper.start()
+        self.prepare()
         self._begin_spawn()
         try:
             stdio = INHERIT
@@ -139,7 +139,7 @@ class Supervisor:
                     terminal=bool(tty),
                     sigmask=sigmask,
                 )
-                attempt = Attempt(self._place, image, plan, reaper.epoll_fd, best_effort, delegate)
+                attempt = Attempt(self._place, image, plan, reaper, best_effort, delegate)
                 started_wall, started = time.time(), time.monotonic()
                 child: Child | None = None
                 reaper.begin_birth()
@@ -201,6 +201,13 @@ class Supervisor:
             if len(self._children) > self._forget_at:
                 self._children = {kept for kept in self._children if not kept._done.is_set()}
                 self._forget_at = 64 + 2 * len(self._children)
+
+    def prepare(self) -> None:
+        """Start what the first child brings: the loop, and the keeper where there are leaves."""
+        reaper = shared()
+        reaper.start()
+        if self._place.subtree is not None:
+            reaper.keeper.watch(self._place.subtree.path, remove=self._place.subtree.goes_when_empty)
 
     def close(self) -> None:
         """Kill and remove everything that is left, and give the subtree back. May be called twice."""
