@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +23,7 @@ LATEST = 0.5
 """Seconds after the end of COMMAND."""
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.default)])
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.default)])
 def test_four_daemons_of_each_run_are_gone_and_named(
     agentd: Agentd, program: Callable[[str], str], count: int
 ) -> None:
@@ -44,8 +45,8 @@ def test_four_daemons_of_each_run_are_gone_and_named(
 
 
 class Load:
-    """What the machine, with these runs and whatever else it has to do, makes of a program that does nothing:
-    the longest time from its start to its end."""
+    """What the machine, with these runs and whatever else it has to do, makes of some 15 ms of work: the longest
+    time that an interpreter takes from its start to its end."""
 
     def __init__(self) -> None:
         self.worst = 0.0
@@ -55,7 +56,7 @@ class Load:
     def _measure(self) -> None:
         while not self._over.wait(0.05):
             start = time.monotonic()
-            subprocess.run(["/bin/true"], check=True)
+            subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True)
             self.worst = max(self.worst, time.monotonic() - start)
 
     def __enter__(self) -> Load:
@@ -67,7 +68,7 @@ class Load:
         self._thread.join()
 
     def __str__(self) -> str:
-        return f"`true` takes up to {self.worst:.3f} s"
+        return f"an interpreter takes up to {self.worst:.3f} s"
 
 
 def _seconds_after_command(run: CompletedRun) -> float:

@@ -29,7 +29,7 @@ def supervisor(cgroup_root: str) -> Iterator[library.Supervisor]:
         assert not leftovers.own_zombies()
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(100, marks=pytest.mark.default)])
+@pytest.mark.parametrize("count", [3, pytest.param(100, marks=pytest.mark.default)])
 def test_b26_no_zombie_of_true(agentd: Agentd, count: int) -> None:
     for _ in range(count):
         run = agentd("--quiet", "--", "true")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 import pytest
 
@@ -15,20 +16,20 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("code", [0, 1, 42, 255])
+@pytest.mark.parametrize("code", [0, 42])
 def test_b30_started_with_sigchld_ignored(agentd: Agentd, code: int) -> None:
-    run = agentd("--", "sh", "-c", f"exit {code}", prefix=("python3", "-I", "-c", IGNORING))
+    run = agentd("--", "sh", "-c", f"exit {code}", prefix=(sys.executable, "-I", "-S", "-c", IGNORING))
     assert run.code == code
     assert run.report["verdict"]["code"] == code
 
 
 def test_b30_a_signal_with_sigchld_ignored(agentd: Agentd) -> None:
-    run = agentd("--", "sh", "-c", "kill -9 $$", prefix=("python3", "-I", "-c", IGNORING))
+    run = agentd("--", "sh", "-c", "kill -9 $$", prefix=(sys.executable, "-I", "-S", "-c", IGNORING))
     assert run.code == 128 + signal.SIGKILL
     assert run.report["verdict"]["cause"] == "signal"
 
 
 def test_b30_the_command_has_sigchld_at_its_default(agentd: Agentd) -> None:
     script = "sleep 0 & wait $!; echo $?; false & wait $!; echo $?"
-    run = agentd("--", "sh", "-c", script, prefix=("python3", "-I", "-c", IGNORING))
+    run = agentd("--", "sh", "-c", script, prefix=(sys.executable, "-I", "-S", "-c", IGNORING))
     assert run.stdout == "0\n1\n"
