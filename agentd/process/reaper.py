@@ -22,8 +22,8 @@ from agentd.errors import StartError
 from agentd.linux.end import await_end
 from agentd.process import ending, orphans, watch
 from agentd.process.child import Child
-from agentd.process.ladder import Ladder
 from agentd.process.keeper import Keeper
+from agentd.process.ladder import Ladder
 from agentd.process.report import Report
 from agentd.process.streams import Reading
 from agentd.process.timers import Action, Timers
