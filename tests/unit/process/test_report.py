@@ -64,7 +64,9 @@ def report(**changes: Any) -> Report:
         "limits": lambda: LimitsReport(
             {"wall": 5.0, "memory_max": "1M"}, {"wall": 5.0}, {"memory_max": "no"}
         ),
-        "enforcement": Enforcement("cgroup", "/c", "run-1-1", "born", "hybrid", ("a note",)),
+        "enforcement": Enforcement(
+            "cgroup", "/c", "run-1-1", "born", "hybrid", ("a note",), {"pid": 7, "problem": None}
+        ),
         "teardown": Teardown(True, 1, 0.01, True),
         "usage": lambda: FULL_USAGE,
         "events": (Event(0.0, "term", "3 processes"),),
