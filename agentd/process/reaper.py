@@ -374,6 +374,7 @@ class Reaper:
             # Those that a relay reads, too: as long as any copy is open, the child sees a reader.
             for reading in child._readings.values():
                 fds.update(fd for fd in (reading.fd, reading._stop_fd) if fd >= 0)
+        self.keeper.close_in_fork()
         with contextlib.suppress(OSError):
             self._epoll.close()
         for fd in fds:

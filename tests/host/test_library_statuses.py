@@ -139,9 +139,7 @@ def main(count: int, root: str) -> None:
         seen = stealing.taken[pid]
         assert told == code or code in seen, f"pid {pid}: {code} was told as {told}, os.wait() had {seen}"
     taken = sum(pid in stealing.taken for pid in pids)
-    print(
-        f"{count} children, of which os.wait() took {taken}; beside them {len(owners.told)} foreign ones"
-    )
+    print(f"{count} children, of which os.wait() took {taken}; beside them {len(owners.told)} foreign ones")
     print("all statuses were told")
 
 
