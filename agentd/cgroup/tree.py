@@ -116,6 +116,11 @@ def _supervisor(name: str) -> int | None:
     return int(pid) if kind == "run" and plain else None
 
 
+def is_leaf_name(name: str) -> bool:
+    """Whether ``name`` is one that a supervisor gives a leaf: ``run-<pid>-<counter>``."""
+    return _supervisor(name) is not None
+
+
 def _order(name: str) -> tuple[int, int, str]:
     pid = _supervisor(name)
     return (0, 0, name) if pid is None else (pid, int(name.rpartition("-")[2]), name)

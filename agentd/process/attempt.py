@@ -33,6 +33,7 @@ _TRIES = 10
 _PAUSE = 0.02
 # What clone3 says where it, or its way into a cgroup, is not to be had: old kernels and seccomp filters (G17).
 _CLONE3_REFUSED = (errno.ENOSYS, errno.EPERM, errno.E2BIG, errno.EINVAL)
+_SWEPT = (errno.ENOENT, errno.ENODEV, errno.EWOULDBLOCK)
 _refused_styles: set[Style] = set()
 
 
@@ -179,6 +180,12 @@ class Attempt:
                 self.place.subtree.reopen()
                 self.reaper.keeper.renew(self.place.subtree.path)
                 birth.adopt_parent(self.place.subtree.fd)
+                tries += 1
+            elif stage in ("open-leaf", "lock-leaf") and number in _SWEPT and tries < _TRIES:
+                # Before it was locked, a sweep took it for a dead supervisor's.
+                birth.undo()
+                self.name = _leaf_name()
+                birth.rename(self.name)
                 tries += 1
             elif self._clone3_refused(stage, number) and not required:
                 self.style = Style.LEGACY

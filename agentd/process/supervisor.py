@@ -13,12 +13,14 @@ from types import TracebackType
 from weakref import WeakSet
 
 from agentd.cgroup.limits import Limits
+from agentd.cgroup.sweep import Swept, sweep
 from agentd.errors import AgentdError, LimitNotInForceError, UsageError
 from agentd.linux.birth import Image, Session
 from agentd.process import command
 from agentd.process.asked import check
 from agentd.process.attempt import Attempt
 from agentd.process.child import Child
+from agentd.process.left_behind import name_them
 from agentd.process.placing import Place, choose
 from agentd.process.reaper import shared
 from agentd.process.report import Report
@@ -42,6 +44,8 @@ class Supervisor:
     exist in a process, and any thread may use any of them. In a process forked from the one that made it, it
     does nothing: `spawn` refuses, `close` returns.
 
+    ``swept`` tells, once the first child was spawned, which leaves of dead supervisors were found and removed.
+
     Not promised: that a grandchild which left its leaf (as root it can) and its session is found, unless this
     process is a subreaper for agentd alone, as ``agentd run`` is.
     """
@@ -60,6 +64,7 @@ class Supervisor:
         # Whoever holds it may be interrupted by a signal's handler that closes us: reentrant.
         self._gate = threading.Condition(threading.RLock())
         self._spawning: list[int] = []
+        self.swept: tuple[Swept, ...] | None = None
         self._salt = os.urandom(5).hex()
         _supervisors.add(self)
 
@@ -203,11 +208,18 @@ class Supervisor:
                 self._forget_at = 64 + 2 * len(self._children)
 
     def prepare(self) -> None:
-        """Start what the first child brings: the loop, and the keeper where there are leaves."""
+        """Start what the first child brings: the loop, and where there are leaves the keeper, and a sweep of
+        what dead supervisors left in the subtree (see `swept`)."""
         reaper = shared()
         reaper.start()
-        if self._place.subtree is not None:
-            reaper.keeper.watch(self._place.subtree.path, remove=self._place.subtree.goes_when_empty)
+        subtree = self._place.subtree
+        if subtree is None:
+            return
+        reaper.keeper.watch(subtree.path, remove=subtree.goes_when_empty)
+        if self.swept is None:
+            self.swept = ()
+            with contextlib.suppress(OSError):
+                self.swept = tuple(sweep(subtree.fd, describe=name_them))
 
     def close(self) -> None:
         """Kill and remove everything that is left, and give the subtree back. May be called twice."""
