@@ -139,6 +139,11 @@ int agentd_birth(struct agentd_birth *birth)
         if (frozen(birth->events_fd))
             return stop_at(birth, AGENTD_FROZEN, EBUSY);
     }
+    for (int i = 0; i < birth->n_watched; i++) {
+        char *text = birth->seen + (size_t)i * AGENTD_SEEN;
+        ssize_t n = pread(birth->watched[i], text, AGENTD_SEEN - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+    }
     birth->spawn.cgroup_fd = birth->leaf_fd;
     if (agentd_spawn(&birth->spawn) < 0)
         return -1;

@@ -104,6 +104,9 @@ struct agentd_birth {
     int n_after;
     int epoll_fd;     /* the pidfd is registered here (one shot); -1: not */
     int accept_limits; /* nonzero: go on although a limit is not in force */
+    const int *watched; /* open files to read just before the clone: what cgroups above have counted so far */
+    int n_watched;
+    char *seen;        /* receives AGENTD_SEEN bytes of text for each, NUL-terminated */
     int leaf_only;     /* nonzero: stop once the leaf is made and its limits are written */
     int leaf_fd;      /* in: a leaf kept from an earlier call, or -1; out: its directory */
     /* out */
@@ -144,6 +147,8 @@ struct agentd_end {
     int remove_err;
     struct agentd_status status;
 };
+
+#define AGENTD_SEEN 256
 
 /* birth.c */
 int agentd_birth(struct agentd_birth *birth);

@@ -45,9 +45,9 @@ def _facts(report: Report) -> list[str]:
     pids: Any = report.usage.get("pids", {})
     if pids.get("max_hits"):
         facts.append(f"pids limit hit {pids['max_hits']} times")
-    memory: Any = report.usage.get("memory", {})
-    if memory.get("oom_kill") and report.verdict.cause not in ("memory", "start"):
-        facts.append("processes of it were killed at a memory limit")
+    if report.oom is not None and report.verdict.cause not in ("memory", "start"):
+        whose = f" of {report.oom.path}" if report.oom.path else f" ({report.oom.scope})"
+        facts.append(f"part of it was killed at the memory limit{whose}")
     return facts
 
 

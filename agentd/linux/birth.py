@@ -28,6 +28,8 @@ class Session(enum.IntEnum):
     NEW_SESSION = 2
 
 
+_SEEN = 256  # AGENTD_SEEN
+
 PLACEMENTS = ("none", "born", "joined")
 
 
@@ -121,7 +123,7 @@ class Birth:
     The descriptors are the caller's.
     """
 
-    __slots__ = ("_after", "_before", "_keep", "_raw")
+    __slots__ = ("_after", "_before", "_keep", "_raw", "_seen")
 
     def __init__(
         self,
@@ -134,6 +136,7 @@ class Birth:
         epoll_fd: int = -1,
         style: Style = Style.VFORK,
         accept_limits: bool = False,
+        watched: Sequence[int] = (),
     ) -> None:
         raw = ffi.new("struct agentd_birth *")
         keep: list[Any] = []
@@ -171,6 +174,12 @@ class Birth:
         raw.leaf_fd = raw.events_fd = -1
         raw.epoll_fd = epoll_fd
         raw.accept_limits = accept_limits
+        self._seen = ffi.NULL
+        if watched:
+            held = ffi.new("int[]", list(watched))
+            self._seen = ffi.new("char[]", len(watched) * _SEEN)
+            keep += (held, self._seen)
+            raw.watched, raw.n_watched, raw.seen = held, len(watched), self._seen
         self._before = before.copy()
         self._after = after.copy()
         raw.before, raw.n_before = self._before, before.count
@@ -241,6 +250,13 @@ class Birth:
     @property
     def errno(self) -> int:
         return int(self._raw.spawn.error.err)
+
+    def seen(self) -> list[str]:
+        """The text of each of ``watched`` just before the clone, "" where it could not be read."""
+        return [
+            ffi.string(self._seen + place * _SEEN).decode(errors="replace")
+            for place in range(self._raw.n_watched)
+        ]
 
     def refused_before(self) -> list[Refused]:
         return _refused(self._before, self._raw.n_before)

@@ -79,6 +79,7 @@ class Attempt:
             epoll_fd=reaper.epoll_fd,
             style=self.style,
             accept_limits=best_effort,
+            watched=place.above.fds,
         )
 
     def run(self, required: bool, cwd: str | None) -> None:
@@ -177,7 +178,7 @@ class Attempt:
                 birth.rename(self.name)
             elif stage == "mkdir" and number in (errno.ENOENT, errno.ENODEV) and tries < _TRIES:
                 assert self.place.subtree is not None
-                self.place.subtree.reopen()
+                self.place.reopen()
                 self.reaper.keeper.renew(self.place.subtree.path)
                 birth.adopt_parent(self.place.subtree.fd)
                 tries += 1

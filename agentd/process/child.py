@@ -127,6 +127,7 @@ class Child:
         self._ended_wall = 0.0
         self._escaped = False
         self._executed = True
+        self._oomd = False
         self._named: list[LeftBehind] | None = None
         self._left_count = 0
         self._signalled: set[int] = set()

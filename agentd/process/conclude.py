@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from agentd.cgroup.usage import parse_usage
+from agentd.cgroup.usage import parse_flat, parse_usage
 from agentd.linux.status import UNKNOWN
 from agentd.process.ladder import KILL_NOW
+from agentd.process.oom import MemoryEvents, Oom, attribute
 from agentd.process.report import Report, StreamTail, Teardown
-from agentd.process.verdict import MemoryEvents, Observed, decide
+from agentd.process.verdict import Observed, decide
 
 if TYPE_CHECKING:
     from agentd.process.child import Child
@@ -29,14 +31,15 @@ def conclude(
         child._ended_wall = time.time()
     texts = child._ending.texts
     status = child._status or UNKNOWN
-    memory = parse_usage(texts).get("memory", {}) if status.signal is not None else {}
+    oom = _oom(child, texts)
     if child._before_verdict is not None:
         child._before_verdict()
     verdict = decide(
         Observed(
             status,
             child._intent,
-            memory_events(memory),
+            oom,
+            oomd=child._oomd,
             escaped=child._escaped,
             interrupted=_interrupted(child),
             executed=child._executed,
@@ -64,6 +67,7 @@ def conclude(
         enforcement=child.enforcement,
         teardown=Teardown(not stuck, len(killed), round(max(0.0, waited), 6), removed, stuck),
         usage=partial(parse_usage, texts),
+        oom=oom,
         events=tuple(child._events),
         left_behind=tuple(child._named or ()),
         left_behind_count=child._left_count,
@@ -84,15 +88,18 @@ def conclude(
         reaper.call_back(child._on_exit, report)
 
 
-def memory_events(memory: dict[str, Any]) -> MemoryEvents:
-    """A leaf is used for one run only, so its counters began at zero (G57)."""
-    local = memory.get("local")
-    return MemoryEvents(
-        memory.get("oom", 0),
-        memory.get("oom_kill", 0),
-        memory.get("oom_group_kill", 0),
-        local.get("oom") if isinstance(local, dict) else None,
+def _oom(child: Child, texts: Mapping[str, str]) -> Oom | None:
+    events = parse_flat(texts.get("memory.events", ""))
+    if not events.get("oom_kill"):
+        return None
+    local = texts.get("memory.events.local")
+    counted = MemoryEvents(
+        events.get("oom", 0),
+        events["oom_kill"],
+        events.get("oom_group_kill", 0),
+        None if local is None else parse_flat(local).get("oom", 0),
     )
+    return attribute(counted, child._attempt.place.above.risen(child._attempt.birth.seen()))
 
 
 def _interrupted(child: Child) -> bool:

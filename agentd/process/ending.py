@@ -44,6 +44,7 @@ def exited(reaper: Reaper, child: Child, now: float) -> None:
         child._status = status
         if status.signal == signal.SIGKILL:
             child._executed = proc.has_executed(child.pid)
+            child._oomd = _marked_by_oomd(child)
         child._exited = now
         child._ended_wall = time.time()
         if child._intent is not None:
@@ -53,6 +54,16 @@ def exited(reaper: Reaper, child: Child, now: float) -> None:
         _finished(reaper, child, now)
     else:
         proceed(reaper, child, now)
+
+
+def _marked_by_oomd(child: Child) -> bool:
+    """systemd-oomd counts its kills in an extended attribute of the cgroup: its SIGKILL looks like any other."""
+    if child._leaf is None:
+        return False
+    try:
+        return bool(os.getxattr(child._leaf.fd, "user.oomd_kill"))
+    except OSError:
+        return False
 
 
 def _look(reaper: Reaper, child: Child, *, keep: bool = False) -> None:

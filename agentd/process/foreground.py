@@ -115,14 +115,16 @@ class Foreground:
                         self._handle(child, arrived)
 
     def _pending(self, child: Child) -> list[signalfd.Arrived]:
-        """The signals that have come. Also called, from the loop's thread, before the verdict: a Ctrl-C that the
-        command died of was pending here before it died, and may not have been read yet. Any other is too late
-        by then."""
+        """The signals that have come, SIGCHLD last: on it we may stop, and what came with it is old then.
+
+        Also called, from the loop's thread, before the verdict: a Ctrl-C that the command died of was pending
+        here before it died, and may not have been read yet. Any other is too late by then.
+        """
         with self._taking:
             found = signalfd.read(self._signal_fd)
             if any(arrived.signal == signal.SIGINT for arrived in found):
                 child.note_interrupt()
-        return found
+        return sorted(found, key=lambda arrived: arrived.signal == signal.SIGCHLD)
 
     def _handle(self, child: Child, arrived: signalfd.Arrived, *, born: bool = True) -> None:
         """``born``: it came when there was a child, which a terminal's own signals reach without us."""

@@ -13,6 +13,7 @@ from agentd.cgroup.usage import usage_files
 from agentd.errors import NoCgroupError
 from agentd.linux.birth import Writes
 from agentd.linux.end import UsageFiles
+from agentd.process.above import Above
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,11 +37,13 @@ class Place:
         self.why_none = why_none
         self.cgroup = ""
         self.throttled = False
+        self.above = Above("", "/nowhere")
         files: tuple[str, ...] = ()
         if subtree is not None:
             relative = subtree.path.removeprefix(hierarchy.mount)
             self.cgroup = hierarchy.mount_root.rstrip("/") + relative
             self.throttled = finite_cpu_max_above(subtree.path, hierarchy.mount)
+            self.above = Above(subtree.path, hierarchy.mount)
             offered = subtree.facts().files
             files = tuple(
                 name for name in usage_files(subtree.controllers) if offered is None or name in offered
@@ -48,6 +51,18 @@ class Place:
         self.files = UsageFiles(files)
         self._laid_out: dict[int, tuple[LimitPlan, tuple[Writes, Writes]]] = {}
         self._files_of_short_runs = UsageFiles([name for name in files if not name.endswith(".pressure")])
+
+    def reopen(self) -> None:
+        """The subtree was removed by another process: make it again. Raises as `choose` does."""
+        assert self.subtree is not None
+        self.subtree.reopen()
+        self.above.close()
+        self.above = Above(self.subtree.path, self.hierarchy.mount)
+
+    def close(self) -> None:
+        self.above.close()
+        if self.subtree is not None:
+            self.subtree.close()
 
     def laid_out(self, plan: LimitPlan) -> tuple[Writes, Writes]:
         """The writes of a plan as the shim takes them, kept for the next run with the same limits."""

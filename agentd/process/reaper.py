@@ -25,6 +25,7 @@ from agentd.process.child import Child
 from agentd.process.keeper import Keeper
 from agentd.process.ladder import Ladder
 from agentd.process.report import Report
+from agentd.process.spares import Spares, are_missing
 from agentd.process.streams import Reading
 from agentd.process.timers import Action, Timers
 
@@ -46,6 +47,7 @@ class Reaper:
         self.epoll_fd = self._epoll.fileno()
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._wake_fd, select.EPOLLIN)
+        self._spares = Spares()
         self._lock = threading.Lock()
         self._children: set[Child] = set()
         self._routes: dict[int, Child] = {}
@@ -104,7 +106,7 @@ class Reaper:
         if early:
             self.post(lambda now: self.step(child, ending.exited, now))
         if child._readings:
-            self.post(lambda _now: self._read_streams(child))
+            self.post(lambda now: self.step(child, Reaper._read_streams, now))
         watch.start(self, child)
         if child._leaf is not None:
             self.at(child, child._started + _SHORT, lambda now: self._watch_leaf(child, now))
@@ -195,11 +197,15 @@ class Reaper:
             if child._done.is_set():
                 return
             try:
-                step(self, child, now)
-            except Exception:
-                import traceback
-
-                ending.abandon(self, child, traceback.format_exc())
+                try:
+                    step(self, child, now)
+                except OSError as error:
+                    if not are_missing(error):
+                        raise
+                    with self._spares.lent():
+                        step(self, child, now)
+            except Exception as error:
+                ending.abandon(self, child, _trace(error))
 
     def give_up(self) -> None:
         """Some run cannot be ended: those who wait in place look up."""
@@ -278,10 +284,10 @@ class Reaper:
                 self._leaf_routes[leaf.events_fd] = child
             self._epoll.register(leaf.events_fd, select.EPOLLPRI | select.EPOLLET)
 
-    def _read_streams(self, child: Child) -> None:
-        if child._done.is_set():
-            return
+    def _read_streams(self, child: Child, now: float) -> None:
         for reading in child._readings.values():
+            if reading.thread is not None or reading.fd in self._streams:
+                continue
             if reading.sink is not None:
                 reading.start_relay(lambda: self.post(lambda now: self._stream_ended(child, now)))
             elif reading.fd >= 0:
@@ -329,13 +335,15 @@ class Reaper:
         for child in emptied:
             self.step(child, ending.leaf_changed, now)
         for _ in range(len(self._mailbox)):
-            action = self._mailbox.popleft()
-            try:
-                action(now)
-            except Exception:
-                sys.excepthook(*sys.exc_info())  # of agentd's own: the loop goes on for all the others
+            self._run(self._mailbox.popleft(), now)
         for action in self.timers.due(now):
+            self._run(action, now)
+
+    def _run(self, action: Action, now: float) -> None:
+        try:
             action(now)
+        except Exception:
+            sys.excepthook(*sys.exc_info())  # a defect of agentd's own: the loop goes on for all the others
 
     def _sort(self, fd: int, ended: list[Child], emptied: list[Child]) -> None:
         with self._lock:
@@ -365,7 +373,7 @@ class Reaper:
     def close_in_fork(self) -> None:
         """In a forked copy of this process: close what it inherited, above all the leaves, whose locks would
         otherwise outlive their owner. Nothing is signalled, waited for or removed."""
-        fds = {self._wake_fd, self._give_up_fd, *self._streams}
+        fds = {self._wake_fd, self._give_up_fd, *self._streams, *self._spares.held}
         for child in self._children:
             fds.add(child._pidfd)
             child._pidfd = -1
@@ -380,6 +388,14 @@ class Reaper:
         for fd in fds:
             with contextlib.suppress(OSError):
                 os.close(fd)
+
+
+def _trace(error: Exception) -> str:
+    try:
+        import traceback
+    except Exception:  # no descriptor to read the module with
+        return repr(error)
+    return "".join(traceback.format_exception(error))
 
 
 _shared: Reaper | None = None

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from agentd.errors import AgentdError, LimitNotInForceError
 from agentd.process.command import own_directory
 from agentd.process.left_behind import LeftBehind
+from agentd.process.oom import Oom
 from agentd.process.verdict import Intent, Verdict, exit_code
 
 VERSION = 1
@@ -123,6 +124,7 @@ class Report:
         enforcement: Enforcement,
         teardown: Teardown,
         usage: Callable[[], Mapping[str, Any]] = dict,
+        oom: Oom | None = None,
         events: tuple[Event, ...] = (),
         left_behind: tuple[LeftBehind, ...] = (),
         left_behind_count: int = 0,
@@ -141,6 +143,7 @@ class Report:
         self.verdict = verdict
         self.enforcement = enforcement
         self.teardown = teardown
+        self.oom = oom
         self.events = events
         self.left_behind = left_behind
         self.left_behind_count = left_behind_count
@@ -189,6 +192,7 @@ class Report:
             "verdict": self.verdict.to_dict(),
             "exit_code": self.exit_code,
             "usage": dict(self.usage),
+            "oom": None if self.oom is None else self.oom.to_dict(),
             "limits": self.limits.to_dict(),
             "events": [event.to_dict() for event in self.events],
             "left_behind": [process.to_dict() for process in self.left_behind],

@@ -61,6 +61,7 @@ class Supervisor:
         self._children: set[Child] = set()
         self._forget_at = 64
         self._closed = False
+        self._close_due = False
         # Whoever holds it may be interrupted by a signal's handler that closes us: reentrant.
         self._gate = threading.Condition(threading.RLock())
         self._spawning: list[int] = []
@@ -197,8 +198,12 @@ class Supervisor:
     def _end_spawn(self) -> None:
         with self._gate:
             self._spawning.remove(threading.get_ident())
-            if self._closed:
-                self._gate.notify_all()
+            if not self._closed:
+                return
+            self._gate.notify_all()
+            due = self._close_due and not self._spawning
+        if due:
+            self._end_all()
 
     def _keep(self, child: Child) -> None:
         with self._gate:
@@ -232,6 +237,11 @@ class Supervisor:
             # Not for ourselves: a signal's handler may close us in the midst of this thread's spawn.
             me = threading.get_ident()
             self._gate.wait_for(lambda: all(other == me for other in self._spawning), timeout=15)
+            # What that spawn has made so far needs the subtree to be undone: the rest is for its end.
+            self._close_due = me in self._spawning
+        self._end_all()
+
+    def _end_all(self) -> None:
         try:
             alive = self.children
             for child in alive:
@@ -240,8 +250,8 @@ class Supervisor:
                 with contextlib.suppress(TimeoutError):
                     child.wait(timeout=15)
         finally:
-            if self._place.subtree is not None:
-                self._place.subtree.close()
+            if not self._close_due or not self._spawning:
+                self._place.close()
 
     def __enter__(self) -> Supervisor:
         return self

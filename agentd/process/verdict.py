@@ -6,6 +6,7 @@ import signal
 from typing import NamedTuple
 
 from agentd.linux.status import Status
+from agentd.process.oom import Oom
 
 CANCELLED = frozenset({"operator", "parent", "drain", "shed", "guardrail"})
 """Causes that somebody asked for. Every other cause recorded before a signal of ours is a failure."""
@@ -29,32 +30,17 @@ class Intent(NamedTuple):
     killed: bool = False
 
 
-class MemoryEvents(NamedTuple):
-    """What the leaf's memory counters rose by during the run. ``local`` counts only the leaf's own limit.
-
-    ``oom_kill`` is no number of processes: with memory.oom.group it over-counts (G54).
-    """
-
-    oom: int = 0
-    oom_kill: int = 0
-    oom_group_kill: int = 0
-    local_oom: int | None = None
-
-    @property
-    def own_limit(self) -> bool:
-        """The leaf's own limit was hit: then its local ``oom`` rose; for one above it did not (G55)."""
-        return (self.oom if self.local_oom is None else self.local_oom) > 0
-
-
 class Observed(NamedTuple):
     """Everything the verdict may look at. ``interrupted``: the terminal's Ctrl-C reached the child lately.
 
+    ``oom``: the OOM killer killed something of the leaf. ``oomd``: systemd-oomd left its mark on it.
     ``escaped``: the child lived on outside its leaf. ``executed`` False: it was killed before its exec.
     """
 
     status: Status
     intent: Intent | None = None
-    memory: MemoryEvents = MemoryEvents()
+    oom: Oom | None = None
+    oomd: bool = False
     escaped: bool = False
     interrupted: bool = False
     executed: bool = True
@@ -63,8 +49,8 @@ class Observed(NamedTuple):
 class Verdict(NamedTuple):
     """``exit`` is completed, failed, crashed or cancelled; ``cause`` is a word of docs/verdicts.md.
 
-    ``scope`` says whose limit: leaf, ancestor, host; None where that has no meaning. ``evidence`` are the
-    facts it rests on, a line each.
+    ``scope`` says whose memory limit: leaf, nested, ancestor (``path`` is that cgroup), host; None where that has
+    no meaning. ``evidence`` are the facts it rests on, a line each.
     """
 
     exit: str
@@ -74,12 +60,14 @@ class Verdict(NamedTuple):
     signal: int | None
     core: bool
     evidence: tuple[str, ...]
+    path: str | None = None
 
     def to_dict(self) -> dict[str, object]:
         return {
             "exit": self.exit,
             "cause": self.cause,
             "scope": self.scope,
+            "path": self.path,
             "code": self.code,
             "signal": self.signal,
             "core": self.core,
@@ -99,21 +87,23 @@ def decide(seen: Observed) -> Verdict:
     status = seen.status
     evidence = [_how(status)]
 
-    def verdict(exit_: str, cause: str, scope: str | None = None) -> Verdict:
-        return Verdict(exit_, cause, scope, status.code, status.signal, status.core, tuple(evidence))
+    def verdict(exit_: str, cause: str, scope: str | None = None, path: str | None = None) -> Verdict:
+        return Verdict(exit_, cause, scope, status.code, status.signal, status.core, tuple(evidence), path)
 
     if seen.escaped:
         evidence.append(
             "it was alive while its leaf was empty: it had left the leaf, and was killed by pidfd"
         )
         return verdict("failed", "escaped")
-    if status.signal == signal.SIGKILL and seen.memory.oom_kill > 0 and not _killed_first(seen):
-        scope = "leaf" if seen.memory.own_limit else "ancestor"
-        evidence.append(_oom(seen.memory))
+    if status.signal == signal.SIGKILL and seen.oom is not None and not _killed_first(seen):
+        evidence.append(_WHOSE[seen.oom.scope].format(path=seen.oom.path))
         if not seen.executed:
             evidence.append("it was killed before it could execute: the memory limit is too low to start it")
-            return verdict("failed", "start", scope)
-        return verdict("failed", "memory", scope)
+            return verdict("failed", "start", seen.oom.scope, seen.oom.path)
+        return verdict("failed", "memory", seen.oom.scope, seen.oom.path)
+    if status.signal == signal.SIGKILL and seen.oomd and not _killed_first(seen):
+        evidence.append("systemd-oomd killed the leaf: user.oomd_kill is set on it")
+        return verdict("failed", "memory", "host")
     if seen.intent is not None:
         evidence.append(_asked(seen.intent))
         exit_ = "cancelled" if seen.intent.cause in CANCELLED else "failed"
@@ -128,6 +118,14 @@ def decide(seen: Observed) -> Verdict:
     return verdict("completed", "ok") if status.code == 0 else verdict("failed", "error")
 
 
+_WHOSE = {
+    "leaf": "killed by the OOM killer: the leaf's own limit was hit",
+    "nested": "killed by the OOM killer: the limit of a cgroup that it made below its leaf was hit",
+    "ancestor": "killed by the OOM killer: the limit of {path} was hit, not the leaf's",
+    "host": "killed by the OOM killer: no cgroup's limit was hit, the machine ran out of memory",
+}
+
+
 def _killed_first(seen: Observed) -> bool:
     """Whether the SIGKILL is explained by ours. Without a kill of ours it is the OOM killer's; with one, the
     leaf's counter may be a descendant's death, so our recorded kill stands."""
@@ -140,11 +138,6 @@ def _how(status: Status) -> str:
     if status.signal is not None:
         return f"ended by {signal_name(status.signal)}{', core dumped' if status.core else ''}"
     return f"exited with {status.code}"
-
-
-def _oom(memory: MemoryEvents) -> str:
-    whose = "of the leaf's own limit" if memory.own_limit else "of a limit above the leaf"
-    return f"memory.events: oom {memory.oom}, oom_kill {memory.oom_kill}, {whose}"
 
 
 def _asked(intent: Intent) -> str:

@@ -15,6 +15,7 @@ import agentd
 from agentd.cgroup.limits import FIELD_FILES, TIMES
 from agentd.cgroup.usage import parse_usage
 from agentd.process.left_behind import LeftBehind
+from agentd.process.oom import Oom
 from agentd.process.report import (
     VERSION,
     Enforcement,
@@ -69,6 +70,7 @@ def report(**changes: Any) -> Report:
         ),
         "teardown": Teardown(True, 1, 0.01, True),
         "usage": lambda: FULL_USAGE,
+        "oom": Oom("ancestor", "/c", True),
         "events": (Event(0.0, "term", "3 processes"),),
         "left_behind": (LeftBehind(9, "sleep", ("sleep", "9"), 0.5, "S", 7),),
         "left_behind_count": 1,

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentd.linux.status import UNKNOWN, Status
-from agentd.process.verdict import CANCELLED, OURS, TIMED, Intent, MemoryEvents, Observed, decide, exit_code
+from agentd.process.oom import MemoryEvents, Oom, attribute
+from agentd.process.verdict import CANCELLED, OURS, TIMED, Intent, Observed, decide, exit_code
 
 KILL, TERM, INT = int(signal.SIGKILL), int(signal.SIGTERM), int(signal.SIGINT)
 
@@ -26,10 +27,10 @@ def asked(cause: str, *, killed: bool = False, by: int | None = None) -> Intent:
     return Intent(cause, 1.0, by, killed)
 
 
-OWN = MemoryEvents(oom=1, oom_kill=1, local_oom=1)
-OWN_OLD_KERNEL = MemoryEvents(oom=1, oom_kill=1)
-ABOVE = MemoryEvents(oom=0, oom_kill=1, local_oom=0)
-BELOW = MemoryEvents(oom=1, oom_kill=1, local_oom=0)
+OWN = Oom("leaf", None, False)
+ABOVE = Oom("ancestor", "/sys/fs/cgroup/above", False)
+BELOW = Oom("nested", None, False)
+HOST = Oom("host", None, False)
 
 # Observed, then: exit, cause, scope, and what `agentd run` exits with.
 ROWS = [
@@ -38,15 +39,18 @@ ROWS = [
     (Observed(exited(137)), "failed", "error", None, 137),
     (Observed(died(11, core=True)), "crashed", "signal", None, 139),
     (Observed(died(KILL)), "crashed", "signal", None, 137),
-    (Observed(died(KILL), memory=OWN), "failed", "memory", "leaf", 137),
-    (Observed(died(KILL), memory=OWN_OLD_KERNEL), "failed", "memory", "leaf", 137),
-    (Observed(died(KILL), memory=ABOVE), "failed", "memory", "ancestor", 137),
-    (Observed(died(KILL), memory=OWN, executed=False), "failed", "start", "leaf", 125),
+    (Observed(died(KILL), oom=OWN), "failed", "memory", "leaf", 137),
+    (Observed(died(KILL), oom=BELOW), "failed", "memory", "nested", 137),
+    (Observed(died(KILL), oom=HOST), "failed", "memory", "host", 137),
+    (Observed(died(KILL), oomd=True), "failed", "memory", "host", 137),
+    (Observed(died(KILL), asked("deadline", killed=True), oomd=True), "failed", "deadline", None, 124),
+    (Observed(died(KILL), oom=ABOVE), "failed", "memory", "ancestor", 137),
+    (Observed(died(KILL), oom=OWN, executed=False), "failed", "start", "leaf", 125),
     # A partial OOM: some other process was killed, and the main one went its own way.
-    (Observed(exited(0), memory=OWN), "completed", "ok", None, 0),
-    (Observed(exited(1), memory=OWN), "failed", "error", None, 1),
-    (Observed(exited(137), memory=OWN), "failed", "error", None, 137),
-    (Observed(died(TERM), memory=OWN), "crashed", "signal", None, 143),
+    (Observed(exited(0), oom=OWN), "completed", "ok", None, 0),
+    (Observed(exited(1), oom=OWN), "failed", "error", None, 1),
+    (Observed(exited(137), oom=OWN), "failed", "error", None, 137),
+    (Observed(died(TERM), oom=OWN), "crashed", "signal", None, 143),
     # Our own kill is ours, also where the leaf counted an OOM before (B43).
     (Observed(died(KILL), asked("deadline", killed=True)), "failed", "deadline", None, 124),
     (Observed(died(KILL), asked("deadline", killed=True), OWN), "failed", "deadline", None, 124),
@@ -76,7 +80,7 @@ ROWS = [
     (Observed(died(KILL), asked("deadline", killed=True), OWN, escaped=True), "failed", "escaped", None, 125),
     # Somebody else's wait took the status: never invented.
     (Observed(UNKNOWN), "crashed", "unknown", None, 125),
-    (Observed(UNKNOWN, memory=OWN), "crashed", "unknown", None, 125),
+    (Observed(UNKNOWN, oom=OWN), "crashed", "unknown", None, 125),
     (Observed(UNKNOWN, asked("deadline", killed=True)), "failed", "deadline", None, 124),
 ]
 
@@ -88,10 +92,33 @@ def test_the_table(seen: Observed, exit_: str, cause: str, scope: str | None, co
     assert exit_code(verdict, seen.intent) == code
 
 
-def test_a_cgroup_of_the_childs_own_hit_its_own_limit() -> None:
-    """The leaf's hierarchical `oom` rose, its local one did not: the limit that was hit is not the leaf's."""
-    verdict = decide(Observed(died(KILL), memory=BELOW))
-    assert (verdict.cause, verdict.scope) == ("memory", "ancestor")
+@pytest.mark.parametrize(
+    ("events", "above", "scope", "path"),
+    [
+        (MemoryEvents(1, 1, 0, 1), [], "leaf", None),
+        (MemoryEvents(1, 1, 0, None), [], "leaf", None),  # before memory.events.local
+        (MemoryEvents(1, 1, 0, 1), ["/up"], "leaf", None),
+        (MemoryEvents(1, 1, 0, 0), [], "nested", None),
+        (MemoryEvents(0, 1, 0, 0), ["/near", "/far"], "ancestor", "/near"),
+        (MemoryEvents(0, 1, 0, None), ["/far"], "ancestor", "/far"),
+        (MemoryEvents(0, 3, 1, 0), [], "host", None),
+    ],
+)
+def test_whose_limit(events: MemoryEvents, above: list[str], scope: str, path: str | None) -> None:
+    assert attribute(events, above) == Oom(scope, path, events.oom_group_kill > 0)
+
+
+@given(
+    st.builds(MemoryEvents, st.integers(0, 9), st.just(0), st.integers(0, 9), st.none() | st.integers(0, 9))
+)
+def test_nobody_was_killed(events: MemoryEvents) -> None:
+    assert attribute(events, ["/up"]) is None
+
+
+def test_an_ancestor_is_named() -> None:
+    verdict = decide(Observed(died(KILL), oom=ABOVE))
+    assert verdict.path == ABOVE.path
+    assert any(str(ABOVE.path) in line for line in verdict.evidence)
 
 
 @given(
@@ -104,7 +131,7 @@ def test_a_main_process_that_exits_is_never_a_memory_verdict(
     code: int, oom: int, oom_kill: int, local: int | None
 ) -> None:
     """B44: whatever the counters say, it lived to say its code."""
-    verdict = decide(Observed(exited(code), memory=MemoryEvents(oom, oom_kill, 0, local)))
+    verdict = decide(Observed(exited(code), oom=attribute(MemoryEvents(oom, oom_kill, 0, local), [])))
     assert verdict.cause == ("ok" if code == 0 else "error")
     assert exit_code(verdict) == code
 
@@ -112,7 +139,7 @@ def test_a_main_process_that_exits_is_never_a_memory_verdict(
 @given(number=st.integers(1, 64), oom=st.integers(0, 99), local=st.none() | st.integers(0, 99))
 def test_memory_is_never_concluded_from_the_signal_alone(number: int, oom: int, local: int | None) -> None:
     """B38: 137 without a counted kill is a signal."""
-    verdict = decide(Observed(died(number), memory=MemoryEvents(oom, 0, 0, local)))
+    verdict = decide(Observed(died(number), oom=attribute(MemoryEvents(oom, 0, 0, local), [])))
     assert (verdict.cause, verdict.signal) == ("signal", number)
     assert exit_code(verdict) == 128 + number
 
@@ -121,13 +148,13 @@ def test_memory_is_never_concluded_from_the_signal_alone(number: int, oom: int, 
     status=st.sampled_from([exited(0), exited(1), died(KILL), died(TERM), UNKNOWN]),
     cause=st.sampled_from(sorted(OURS)),
     killed=st.booleans(),
-    memory=st.sampled_from([MemoryEvents(), OWN, ABOVE]),
+    oom=st.sampled_from([None, OWN, ABOVE]),
 )
 def test_a_recorded_kill_is_never_called_anything_else(
-    status: Status, cause: str, killed: bool, memory: MemoryEvents
+    status: Status, cause: str, killed: bool, oom: Oom | None
 ) -> None:
-    verdict = decide(Observed(status, asked(cause, killed=killed), memory))
-    expected = {cause} if killed or status.signal != KILL or not memory.oom_kill else {"memory"}
+    verdict = decide(Observed(status, asked(cause, killed=killed), oom))
+    expected = {cause} if killed or status.signal != KILL or oom is None else {"memory"}
     assert {verdict.cause} == expected
     assert verdict.code == status.code
     assert verdict.evidence
