@@ -1,10 +1,11 @@
-"""agentd itself is killed. What holds without its keeper: COMMAND dies with it, by its parent-death signal.
+"""agentd itself is killed. COMMAND dies with it at once, by its parent-death signal, whatever the keeper does.
 
-What COMMAND had started, and the leaf, are the keeper's, which is yet to come: these tests clear them away.
+What COMMAND had started, and the leaf, are the keeper's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -20,6 +21,9 @@ from tests.support.runs import Agentd, Run
 def agentd_to_kill(agentd: Agentd) -> Iterator[Agentd]:
     agentd.orphans_are_for_pid_1 = True
     yield agentd
+    for process in leftovers.carrying(agentd.token):  # the keeper, at its work
+        with contextlib.suppress(ProcessLookupError):
+            assert _ends(os.pidfd_open(process.pid), 10)
     for name in leftovers.leaves(agentd.root):
         os.rmdir(f"{agentd.root}/{name}")
 

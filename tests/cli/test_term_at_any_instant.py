@@ -90,7 +90,7 @@ def test_plain(instants: Instants, count: int) -> None:
 @needs_root
 @pytest.mark.parametrize("count", COUNTS)
 def test_as_pid_1(instants: Instants, count: int) -> None:
-    ends = instants.run(count, INIT, options=("--pid1",))
+    ends = instants.run(count, INIT, options=("--pid1", "--held"))
     assert ends == {"exit 143": count}
     assert leftovers.leaves(instants.root) == []
 

@@ -1,6 +1,7 @@
-/* term_after [--pid1] MICROSECONDS MILLISECONDS PROGRAM [ARG...]: starts PROGRAM, sends it TERM so many
+/* term_after [--pid1] [--held] MICROSECONDS MILLISECONDS PROGRAM [ARG...]: starts PROGRAM, sends it TERM so many
  * microseconds after its exec, and waits for its end, at most so many milliseconds from the signal; then it
- * is killed. With --pid1 PROGRAM is the first process of a pid namespace, with a /proc of its own.
+ * is killed. With --pid1 PROGRAM is the first process of a pid namespace, with a /proc of its own. With --held
+ * the time counts from when PROGRAM blocks TERM: what comes sooner to the first process, the kernel drops.
  *
  * Prints "exit CODE" or "signal NUMBER" or "late", and the milliseconds from the signal to the end.
  * Signals go through a pidfd. */
@@ -35,14 +36,31 @@ static void must(int result, const char *what)
     }
 }
 
+/* Whether the process blocks TERM, by /proc/PID/status. */
+static int holds_term(pid_t pid)
+{
+    char text[4096], path[32];
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *line = strstr(text, "SigBlk:");
+    return !line || strtoull(line + 7, NULL, 16) >> (SIGTERM - 1) & 1;
+}
+
 int main(int argc, char **argv)
 {
-    int pid1 = argc > 1 && strcmp(argv[1], "--pid1") == 0;
-    int started[2], status;
+    int started[2], status, pid1 = 0, held = 0;
     char byte;
 
-    argv += 1 + pid1;
-    if (argc - pid1 < 4 || pipe(started) < 0)
+    for (argv++, argc--; argc > 0 && argv[0][0] == '-'; argv++, argc--) {
+        pid1 |= strcmp(argv[0], "--pid1") == 0;
+        held |= strcmp(argv[0], "--held") == 0;
+    }
+    if (argc < 3 || pipe(started) < 0)
         return 99;
     double delay = atof(argv[0]) / 1e3, limit = atof(argv[1]);
 
@@ -68,6 +86,8 @@ int main(int argc, char **argv)
     must(pidfd, "pidfd_open");
     while (read(started[0], &byte, 1) > 0)
         ; /* ends at the exec, which closes the other end */
+    while (held && !holds_term(pid))
+        sched_yield();
 
     struct timespec pause = {(time_t)(delay / 1e3), (long)(delay * 1e6) % 1000000000L};
     nanosleep(&pause, NULL);

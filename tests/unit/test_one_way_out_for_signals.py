@@ -13,7 +13,15 @@ MODULES = {"os", "signal", "posix", "_signal"}
 
 
 def _senders(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    to_itself = {
+        node.func
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and node.args and ast.unparse(node.args[0]) == "os.getpid()"
+    }
+    for node in ast.walk(tree):
+        if node in to_itself:
+            continue
         match node:
             case ast.Attribute(value=ast.Name(id=module), attr=name) if module in MODULES and name in SENDING:
                 yield f"{module}.{name}"
