@@ -118,7 +118,6 @@ class Child:
         self._intent: Intent | None = None
         self._interrupted_at: float | None = None
         # Of agentd's own, called in the loop's thread: they must not block.
-        self._before_verdict: Callable[[], object] | None = None
         self._when_done: Callable[[], object] | None = None
         self._ladder: Ladder | None = None
         self._ladder_since = 0.0

@@ -32,8 +32,8 @@ def conclude(
     texts = child._ending.texts
     status = child._status or UNKNOWN
     oom = _oom(child, texts)
-    if child._before_verdict is not None:
-        child._before_verdict()
+    if reaper.before_verdict is not None:
+        reaper.before_verdict(child)
     verdict = decide(
         Observed(
             status,

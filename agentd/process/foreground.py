@@ -74,6 +74,7 @@ class Foreground:
             options["stdout"] = Capture(tail=0, sink=1)
             options["stderr"] = Capture(tail=0, sink=2)
         unseen = signalfd.read(self._signal_fd)
+        shared().before_verdict = self._pending
         try:
             child = supervisor.spawn(
                 argv,
@@ -86,7 +87,6 @@ class Foreground:
             if self._own is not None:
                 self._own.close_slave()
         gc.enable()  # off since the start of the command
-        child._before_verdict = lambda: self._pending(child)
         child._when_done = self._ended
         announce(child.enforcement.notes)
         if self._own is not None:
@@ -131,7 +131,7 @@ class Foreground:
         number = arrived.signal
         if number == signal.SIGCHLD:
             shared().adopt_orphans()
-            self._stop_as(child)
+            self._stop_with(child)
             return
         now = time.monotonic()
         situation = Situation(
@@ -153,16 +153,16 @@ class Foreground:
             child.stop("operator", grace=0, asked_by=number)
         elif act is Act.SUSPEND:
             child.send_signal_to_group(signal.SIGSTOP)
-            _stop_ourselves(number)
+            _stop_ourselves()
             child.send_signal_to_group(signal.SIGCONT)
         elif act is Act.RESIZE and self._own is not None:
             self._take_terminal(self._own)
 
-    def _stop_as(self, child: Child) -> None:
-        """If COMMAND has stopped and we share its terminal, stop the same way: the shell waits for us alone, and
-        is to have the terminal back when COMMAND has let go of it, no sooner. Who continues our group continues
-        both."""
-        if self._terminal is None or self._own is not None:
+    def _stop_with(self, child: Child) -> None:
+        """If COMMAND has stopped in the foreground of the terminal that we share, stop too: the shell waits for
+        us alone, and is to have the terminal back when COMMAND has let go of it, no sooner. Who continues our
+        group continues both. Where nobody could, the group is orphaned, and the kernel lets us go on."""
+        if self._terminal is None or self._own is not None or not terminal.in_foreground(self._terminal):
             return
         with child._lock:
             if child._pidfd < 0:
@@ -172,7 +172,7 @@ class Foreground:
             except OSError:
                 return
         if found is not None:
-            _stop_ourselves(found.si_status)
+            _stop_ourselves()
 
     def _take_terminal(self, own: terminal.PseudoTerminal) -> None:
         """If ours is in our hands, its keys are the pseudo-terminal's, and so is its size."""
@@ -223,12 +223,11 @@ class Foreground:
             self._modes.restore()
 
 
-def _stop_ourselves(number: int) -> None:
-    """Return when we are continued; at once where a stop means nothing, as in an orphaned group."""
-    # Sent while it is blocked, it is one with the terminal's own that may be pending.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
-    os.kill(os.getpid(), number)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+def _stop_ourselves() -> None:
+    """As Ctrl-Z does. Return when we are continued; at once where a stop means nothing."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+    os.kill(os.getpid(), signal.SIGTSTP)  # blocked, it is one with the terminal's own that may be pending
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 

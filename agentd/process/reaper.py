@@ -42,6 +42,7 @@ class Reaper:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.owns_process = False
+        self.before_verdict: Callable[[Child], object] | None = None
         self.timers = Timers()
         self._epoll = select.epoll()
         self.epoll_fd = self._epoll.fileno()

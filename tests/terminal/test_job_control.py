@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentd.linux import proc
-from tests.terminal.conftest import prompt
-from tests.terminal.line import Line, wait_for_state, wait_until, wait_until_gone
+from agentd.process.members import descendants
+from tests.terminal.conftest import Start, program, prompt
+from tests.terminal.line import Line, state, wait_for_state, wait_until, wait_until_gone
 
 
 def group_of(pid: int) -> int:
@@ -100,10 +103,12 @@ def test_bg_continues_both_until_the_terminal_is_read(shell: Line, agentd_run: s
     assert prompt(shell) == 5
 
 
-def test_bg_runs_a_command_that_reads_nothing_to_its_end(shell: Line, agentd_run: str, tmp_path: Any) -> None:
+def test_bg_runs_a_command_that_reads_nothing_to_its_end(
+    shell: Line, agentd_run: str, tmp_path: Path
+) -> None:
     fifo = tmp_path / "go"
     os.mkfifo(fifo)
-    shell.send(f"{agentd_run} -- sh -c 'echo ready $$; cat {fifo} >/dev/null; exit 5'\n")
+    shell.send(f"{agentd_run} -- bash -c 'echo ready $$; read -r _ <{fifo}; exit 5'\n")
     child, supervisor = ready(shell)
     shell.ctrl("Z")
     shell.expect("Stopped")
@@ -149,13 +154,21 @@ def test_the_shells_kill_ends_a_stopped_job(shell: Line, agentd_run: str) -> Non
 
 
 def test_a_stopped_command_is_ended_by_agentds_term(shell: Line, agentd_run: str, report: Any) -> None:
-    shell.send(f"{agentd_run} -- {CAT}\n")
+    shell.send(f"{agentd_run} --tty -- {CAT}\n")
     child, supervisor = ready(shell)
     os.kill(child, signal.SIGSTOP)
     wait_for_state(child, "T")
     os.kill(supervisor, signal.SIGTERM)
     wait_until_gone(child)
     assert report_when_written(report)["verdict"]["cause"] == "operator"
+
+
+def test_where_nobody_could_continue_it_agentd_does_not_stop(start: Start) -> None:
+    """As the leader of a session: it would sleep through its command's limits for ever."""
+    line = start("sh", "-c", "echo ready $$; kill -STOP $$", options="--timeout 1s --grace 0")
+    child, _ = ready(line)
+    wait_for_state(child, "T")
+    assert line.wait() == 124
 
 
 def report_when_written(report: Any) -> Any:
@@ -212,3 +225,81 @@ def test_the_foreground_comes_back_from_a_command_that_moved_it(
     assert shell.foreground == outer
     shell.ctrl("D")
     assert prompt(shell) == 0
+
+
+def test_the_shell_has_the_terminal_when_the_command_has_let_go_of_it(
+    shell: Line, agentd_run: str, tmp_path: Path
+) -> None:
+    """A program that Ctrl-Z finds with a screen to put in order stops when it is done, and agentd with it."""
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    shell.send(f"{agentd_run} -- {shlex.join(program('suspend', '--when', str(fifo)))}\n")
+    child, supervisor = ready(shell)
+    shell.ctrl("Z")
+    shell.expect("asked")
+    assert state(supervisor) != "T"
+    fifo.write_text("go")
+    shell.expect("Stopped")
+    assert prompt(shell) == 128 + signal.SIGTSTP
+    assert (state(child), state(supervisor)) == ("T", "T")
+    shell.send("fg\n")
+    shell.expect("continued")
+    shell.ctrl("C")
+    assert prompt(shell) == 130
+
+
+def test_a_command_that_stays_on_at_ctrl_z_keeps_agentd(shell: Line, agentd_run: str) -> None:
+    shell.send(f"{agentd_run} -- {shlex.join(program('suspend'))}\n")
+    _, supervisor = ready(shell)
+    for _ in range(3):
+        shell.ctrl("Z")
+        shell.expect("asked")
+    assert state(supervisor) != "T"
+    shell.ctrl("C")
+    assert prompt(shell) == 130
+
+
+def test_a_command_that_stops_itself_alone_stops_agentd_too(shell: Line, agentd_run: str) -> None:
+    """As one does that reads Ctrl-Z as a key: the shell waits for agentd, and would wait for ever."""
+    shell.send(f"{agentd_run} -- sh -c 'echo ready $$; kill -STOP $$; echo continued; exit 5'\n")
+    child, supervisor = ready(shell)
+    shell.expect("Stopped")
+    prompt(shell)
+    assert (state(child), state(supervisor)) == ("T", "T")
+    shell.send("fg\n")
+    shell.expect("continued")
+    assert prompt(shell) == 5
+
+
+@pytest.mark.parametrize("options", ["", "--tty"])
+def test_a_command_in_its_own_session_stops_with_agentd(
+    shell: Line, agentd_run: str, options: str, tmp_path: Path
+) -> None:
+    """Ctrl-Z, where no standard stream is the terminal; with --tty, somebody's kill."""
+    away = "" if options else f"</dev/null >{tmp_path}/out 2>&1"
+    shell.send(f"{agentd_run} {options} -- sleep 1000 {away}\n")
+    wait_until(lambda: len(named("sleep", below=shell.pid)) == 1, "it runs")
+    (child,) = named("sleep", below=shell.pid)
+    supervisor = parent_of(child)
+    assert group_of(child) == child
+    if options:
+        os.kill(supervisor, signal.SIGTSTP)
+    else:
+        shell.ctrl("Z")
+    shell.expect("Stopped")
+    prompt(shell)
+    wait_for_state(child, "T")
+    wait_for_state(supervisor, "T")
+    shell.send("fg\n")
+    wait_for_state(child, "SR")
+    if options:
+        wait_until(lambda: not shell.echoes, "the terminal is raw again")
+    shell.ctrl("C")
+    assert prompt(shell) == 130
+
+
+def named(name: str, below: int) -> list[int]:
+    """The descendants of a process that have this name."""
+    stats = proc.all_stats()
+    found = descendants(stats, below)
+    return [stat.pid for stat in stats if stat.pid in found and stat.name == name]
