@@ -55,9 +55,9 @@ def test_b79_a_command_that_kills_its_supervisor_dies_with_it(agentd_to_kill: Ag
         "--", "sh", "-c", "echo $$; read go; kill -9 $PPID; exec sleep 987654", stdin=read
     )
     os.close(read)
-    command = _command_of(run)
-    os.write(write, b"go\n")
-    os.close(write)
+    with os.fdopen(write, "wb") as gate:
+        command = _command_of(run)
+        gate.write(b"go\n")
     assert _ends(command, 2.0)
     assert run.finish().code == -signal.SIGKILL
 

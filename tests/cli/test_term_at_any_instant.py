@@ -18,7 +18,7 @@ GRACE = 1.0
 MARGIN = 4.0
 """Seconds that a loaded machine may take beyond the grace."""
 AT_A_TIME = 4
-COUNTS = [20, pytest.param(300, marks=pytest.mark.default)]
+COUNTS = [12, pytest.param(300, marks=pytest.mark.default)]
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="making a pid namespace needs root")
 
