@@ -15,6 +15,7 @@ from agentd.linux import signals
 from agentd.linux.birth import Session
 from agentd.linux.end import Ending
 from agentd.linux.status import Status
+from agentd.process import pausing
 from agentd.process.asked import valid_grace
 from agentd.process.attempt import Attempt
 from agentd.process.ladder import Ladder
@@ -22,6 +23,7 @@ from agentd.process.latch import Latch
 from agentd.process.left_behind import LeftBehind
 from agentd.process.report import Enforcement, Event, Report
 from agentd.process.stdio import Stdio
+from agentd.process.throttle import Sample
 from agentd.process.timers import Timer
 from agentd.process.verdict import CANCELLED, OURS, Intent
 
@@ -138,6 +140,10 @@ class Child:
         self._events: list[Event] = []
         self._timers: list[Timer] = []
         self._last_output = started
+        self._paused_at: float | None = None
+        self._paused = 0.0
+        self._memory_high: int | None = None
+        self._samples: list[Sample] = []
         self._readings = stdio.readings(self._touched)
 
     def __repr__(self) -> str:
@@ -225,6 +231,20 @@ class Child:
         self._record(cause, asked_by)
         ladder = Ladder.with_grace(seconds)
         self._reaper.post(lambda now: self._reaper.begin_ladder(self, ladder, now))
+
+    def pause(self, timeout: float = 5.0) -> None:
+        """Freeze every process of the run where it stands; returns when all of it is frozen. Its limits of time
+        stand still until `resume`. A run that is paused already stays so.
+
+        Raises CgroupError where there is no leaf or the kernel cannot freeze, AgentdError when it has ended,
+        TimeoutError when it was not frozen within ``timeout`` seconds; then it runs on. A run that is asked to
+        end while it is paused is resumed for that; SIGKILL ends it as it is.
+        """
+        pausing.pause(self, timeout)
+
+    def resume(self) -> None:
+        """Let a paused run go on. Raises nothing; a run that is not paused is left alone."""
+        pausing.resume(self)
 
     def kill(self, cause: str = "operator") -> None:
         """End it now: SIGKILL to the whole leaf. The same as ``stop(cause, grace=0)``."""

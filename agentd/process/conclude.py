@@ -62,6 +62,7 @@ def conclude(
         started=child._started_wall,
         ended=child._ended_wall,
         duration=child._exited - child._started,
+        paused=child._paused + (child._exited - child._paused_at if child._paused_at is not None else 0.0),
         verdict=verdict,
         limits=partial(child._attempt.limits_report, child.limits),
         enforcement=child.enforcement,

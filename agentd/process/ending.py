@@ -110,7 +110,7 @@ def begin_ladder(reaper: Reaper, child: Child, ladder: Ladder, now: float) -> No
     """Start to end a run, or end it sooner than was planned; a later plan for the same run is ignored."""
     if child._ending.finished:
         return  # only its leaf is still to be removed
-    if child._ladder is not None:
+    if child._ladder is not None and child._ladder is not ladder:  # the same again: the step is repeated
         planned = child._ladder_since + child._ladder.kill
         if now + ladder.kill >= planned:
             return
@@ -132,6 +132,7 @@ def _climb(reaper: Reaper, child: Child, now: float) -> None:
         pids = members.of(child)
         child._signalled.update(pids)
         child._note("term", f"{len(pids)} processes")
+        child.resume()  # frozen, it could not even see the request
         members.ask_to_end(child, pids)
     following = next_at(ladder, since)
     if following is not None:

@@ -105,8 +105,9 @@ class Event(NamedTuple):
 
 class Report:
     """Of one run. ``started`` and ``ended`` are seconds since the epoch (the wall clock, which may be set);
-    ``duration`` is seconds on the monotonic clock. ``usage`` and ``limits`` are worked out when they are
-    first read."""
+    ``duration`` is seconds on the monotonic clock, ``paused`` those of them in which it was frozen. ``usage``
+    and ``limits`` are worked out when they are first read.
+    """
 
     def __init__(
         self,
@@ -119,6 +120,7 @@ class Report:
         started: float,
         ended: float,
         duration: float,
+        paused: float = 0.0,
         verdict: Verdict,
         limits: Callable[[], LimitsReport],
         enforcement: Enforcement,
@@ -140,6 +142,7 @@ class Report:
         self.started = started
         self.ended = ended
         self.duration = duration
+        self.paused = paused
         self.verdict = verdict
         self.enforcement = enforcement
         self.teardown = teardown
@@ -189,6 +192,7 @@ class Report:
             "started": _timestamp(self.started),
             "ended": _timestamp(self.ended),
             "duration": round(self.duration, 6),
+            "paused": round(self.paused, 6),
             "verdict": self.verdict.to_dict(),
             "exit_code": self.exit_code,
             "usage": dict(self.usage),
