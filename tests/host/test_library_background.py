@@ -15,6 +15,7 @@ from tests.support import leftovers
 DAEMON = """
 import os, sys
 if os.fork():
+    os.wait()  # for the one in between: it is not to be found as well
     os._exit(0)
 os.setsid()
 if os.fork():

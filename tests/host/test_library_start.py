@@ -121,8 +121,15 @@ def test_our_own_directory_may_be_gone(cgroup_root: str) -> None:
 
 
 EXHAUSTED = """
-import errno, os, resource, sys
+import errno, os, resource, sys, threading
 import agentd
+
+def descriptors():
+    """Once the threads that served a sink have closed theirs."""
+    for thread in threading.enumerate():
+        if thread.name == "agentd-relay":
+            thread.join(20)
+    return sorted(os.listdir("/proc/self/fd"))
 
 root, style = sys.argv[1], sys.argv[2]
 drop = lambda data: None
@@ -132,7 +139,7 @@ with agentd.Supervisor(root) as supervisor:
     assert supervisor.spawn(["true"], **how).wait(timeout=20).ok
     alive = supervisor.spawn(["sleep", "1000"])
     null = os.open("/dev/null", os.O_RDONLY)
-    before = sorted(os.listdir("/proc/self/fd"))
+    before = descriptors()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
     stages = []
@@ -163,7 +170,7 @@ with agentd.Supervisor(root) as supervisor:
     assert os.listdir(root).count(os.path.basename(alive.leaf)) == 1
     assert [name for name in os.listdir(root) if name.startswith("run-")] == [os.path.basename(alive.leaf)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    after = sorted(os.listdir("/proc/self/fd"))
+    after = descriptors()
     assert after == before, (before, after)
 print(*sorted(set(stages)))
 """
