@@ -125,7 +125,7 @@ import errno, os, resource, sys, threading
 import agentd
 
 def descriptors():
-    """Once the threads that served a sink have closed theirs."""
+    # Once the threads that served a sink have closed theirs.
     for thread in threading.enumerate():
         if thread.name == "agentd-relay":
             thread.join(20)
