@@ -69,6 +69,7 @@ class Foreground:
             self._modes = terminal.Modes(self._terminal)
         if tty:
             self._own = terminal.PseudoTerminal(like=self._terminal)
+            self._take_terminal(self._own)  # before any output, which is not to be translated twice
             options["stdout"] = Capture(tail=0, sink=1)
         elif capture:
             options["stdout"] = Capture(tail=0, sink=1)
@@ -83,12 +84,17 @@ class Foreground:
                 grace=self._grace,
                 **options,
             )
+        except BaseException:
+            self._give_back_terminal()
+            raise
         finally:
             if self._own is not None:
                 self._own.close_slave()
         gc.enable()  # off since the start of the command
         child._when_done = self._ended
-        announce(child.enforcement.notes)
+        if child.enforcement.notes:
+            self._give_back_terminal()
+            announce(child.enforcement.notes)
         if self._own is not None:
             self._feed(self._own)
         for arrived in unseen:
@@ -140,7 +146,9 @@ class Foreground:
             self._last_request,
             self._grace,
         )
-        act = act_on(number, arrived.from_kernel, situation, now)
+        # With the terminal gone, a shell's HUP to its jobs may come in the place of the kernel's.
+        hung_up = number == signal.SIGHUP and self._terminal is not None and terminal.is_gone(self._terminal)
+        act = act_on(number, arrived.from_kernel or hung_up, situation, now)
         if is_request(number):
             self._last_request = now
         if act is Act.CHILD:
@@ -180,6 +188,11 @@ class Foreground:
             terminal.copy_size(self._terminal, own.master)
             self._modes.raw()
 
+    def _give_back_terminal(self) -> None:
+        """The modes that `_take_terminal` changed."""
+        if self._modes is not None and self._modes.changed:
+            self._modes.restore()
+
     def _feed(self, own: terminal.PseudoTerminal) -> None:
         """Our input becomes the pseudo-terminal's."""
         self._take_terminal(own)
@@ -215,8 +228,7 @@ class Foreground:
             return
         report = child.report
         if self._own is not None:
-            if self._modes.changed:
-                self._modes.restore()
+            self._give_back_terminal()
             return
         terminal.take_back_foreground(self._terminal)
         if report is None or report.verdict.code is None:

@@ -105,6 +105,15 @@ def in_foreground(fd: int) -> bool:
         return False
 
 
+def is_gone(fd: int) -> bool:
+    """Whether what was our terminal has been hung up."""
+    try:
+        os.tcgetpgrp(fd)
+    except OSError:
+        return True
+    return False
+
+
 def in_background(fd: int) -> bool:
     """Whether another group has the terminal; False, too, when it is not ours any more."""
     try:
