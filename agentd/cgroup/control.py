@@ -41,6 +41,11 @@ def write(dirfd: int, name: str, text: str) -> None:
         os.close(fd)
 
 
+def opened(dirfd: int, name: str) -> int:
+    """A descriptor of the control file ``name``, for what needs one: a lock, a poll. The caller closes it."""
+    return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dirfd)
+
+
 def pids_in(text: str) -> list[int]:
     """The pids in the text of ``cgroup.procs``. A process of a foreign pid namespace reads as 0 (G26)."""
     return [int(word) for word in text.split() if word.isdecimal()]

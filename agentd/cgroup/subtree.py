@@ -176,12 +176,12 @@ class Subtree:
     def _delegate(self) -> None:
         above = self._above()
         try:
-            locked = above >= 0 and _lock(above)
+            lock = _lock(above) if above >= 0 else -1
             try:
                 result = self._delegate_from(above)
             finally:
-                if locked:
-                    fcntl.flock(above, fcntl.LOCK_UN)
+                if lock >= 0:
+                    os.close(lock)
         finally:
             if above >= 0:
                 os.close(above)
@@ -294,13 +294,16 @@ class Subtree:
         above = self._above()
         if above < 0:
             return
+        lock = _lock(above)
         try:
-            if _lock(above):
+            if lock >= 0:
                 self._move_back(self.path, self.fd)
                 if self.goes_when_empty:
                     os.rmdir(os.path.basename(self.path), dir_fd=above)
                     self._move_back(os.path.dirname(self.path), above)
         finally:
+            if lock >= 0:
+                os.close(lock)
             os.close(above)
 
     def _move_back(self, path: str, dirfd: int) -> None:
@@ -326,24 +329,32 @@ def block_device(path: str) -> str:
     return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
 
 
-def _lock(dirfd: int) -> bool:
-    """Take the lock by which supervisors set up and give back below the same cgroup one after another.
+def _lock(dirfd: int) -> int:
+    """The lock by which supervisors set up and give back below the same cgroup one after another: held until
+    the descriptor is closed; -1 without it.
 
-    Bounded, because whoever may open the directory may hold it: after two seconds it is done without (False).
-    Not taken where the kernel has no locks for the directory.
+    It is on a file in the cgroup: the directory's own lock says whose leaf it is, and in a nested run the outer
+    supervisor holds that for as long as we live. Bounded, because whoever may open the file may hold it: after
+    two seconds it is done without. Not taken where the kernel has no locks for the file.
     """
+    try:
+        fd = control.opened(dirfd, "cgroup.subtree_control")
+    except OSError:
+        return -1
     until = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
-            fcntl.flock(dirfd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.002)
+            if time.monotonic() <= until:
+                time.sleep(0.002)
+                continue
         except OSError:
-            return False
+            pass
         else:
-            return True
+            return fd
+        os.close(fd)
+        return -1
 
 
 def _upward(path: str, mount: str, name: str) -> list[str]:

@@ -41,6 +41,7 @@ class FakeKernel:
         patch.setattr(control, "read", self.read)
         patch.setattr(control, "write", self.write)
         patch.setattr(control, "read_or", self.read_or)
+        patch.setattr(control, "opened", self.opened)
 
     def hierarchy(self, own: str = "/", **changes: object) -> Hierarchy:
         fields: dict[str, object] = {
@@ -121,6 +122,10 @@ class FakeKernel:
             return self.read(fd, name)
         except OSError:
             return otherwise
+
+    def opened(self, fd: int, name: str) -> int:
+        """No file is there: its directory stands for it."""
+        return os.open(".", control.DIRECTORY, dir_fd=fd)
 
     def write(self, fd: int, name: str, text: str) -> None:
         path = os.path.relpath(os.readlink(f"/proc/self/fd/{fd}"), self.mount)
