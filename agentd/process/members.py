@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
+from agentd.cgroup import control
 from agentd.cgroup import leaf as leaves
 from agentd.linux import proc, signals
 from agentd.process.child import Child
@@ -95,6 +97,8 @@ def kill_all(child: Child, pids: list[int]) -> None:
         except OSError as error:
             child._note("kill refused", str(error))
             signal_each(child, pids, signal.SIGKILL)
+        if child.limits.cpu_max is not None:
+            _give_time_to_die(child._leaf.fd)
     else:
         signal_each(child, pids, signal.SIGKILL)
     if child._status is None:
@@ -105,3 +109,10 @@ def kill_all(child: Child, pids: list[int]) -> None:
             and child._leaf is None
         ):
             signals.send_pinned_group(child._pidfd, child.pid, signal.SIGKILL)
+
+
+def _give_time_to_die(leaf_fd: int) -> None:
+    """A killed process needs some processor to end: where cpu.max left it 1 ms in each second, it took nine
+    seconds (seen with 6.1). Nobody in the leaf runs a further instruction of its own."""
+    with contextlib.suppress(OSError):
+        control.write(leaf_fd, "cpu.max", "max")
