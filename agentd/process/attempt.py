@@ -125,11 +125,12 @@ class Attempt:
 
     def limits_report(self, limits: Limits) -> LimitsReport:
         asked = limits.asked()
-        held: dict[str, str | float] = {
-            write.limit: write.expect if write.expect is not None else write.value
-            for write in (*self.plan.before, *self.plan.after)
-            if write.limit not in self.failed
-        }
+        held: dict[str, str | float] = {}
+        for write in (*self.plan.before, *self.plan.after):
+            if write.limit not in self.failed:
+                text = write.expect if write.expect is not None else write.value
+                # io_max is one limit, with an entry for each device.
+                held[write.limit] = f"{held[write.limit]}, {text}" if write.limit in held else text
         for clock in TIMES:
             if clock in asked and clock not in self.failed:
                 held[clock] = asked[clock]

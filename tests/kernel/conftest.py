@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import select
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 
@@ -118,3 +119,16 @@ def wait_until_empty(dirfd: int, seconds: float = 20) -> None:
             poll.poll(1000)
     finally:
         os.close(events)
+
+
+@pytest.fixture
+def disk() -> str:
+    """``MAJ:MIN`` of a whole disk, as io.max takes it. Skips where there is none."""
+    if not os.listdir("/sys/block") and os.environ.get("AGENTD_KERNEL") == "uml":
+        # A guest has no disk, but a module for one.
+        module = f"/usr/lib/uml/modules/{os.uname().release}/kernel/drivers/block/loop.ko"
+        subprocess.run(["/sbin/insmod", module], check=False, capture_output=True)
+    for name in sorted(os.listdir("/sys/block")):
+        with open(f"/sys/block/{name}/dev") as file:
+            return file.read().strip()
+    pytest.skip("no block device here")
