@@ -36,6 +36,13 @@ _SHORT = 0.05
 Step = Callable[["Reaper", Child, float], None]
 
 
+def _call(callback: Callable[[Report], object], report: Report) -> None:
+    try:
+        callback(report)
+    except BaseException:  # sys.exit() in a callback, too, ends that callback alone
+        sys.excepthook(*sys.exc_info())
+
+
 class Reaper:
     """The loop, its thread and the routes from descriptors to children. Made by `shared`, once a process."""
 
@@ -264,7 +271,13 @@ class Reaper:
         neither the loop nor a deadline."""
         if self._callback_ready is None:
             self._callback_ready = threading.Semaphore(0)
-            threading.Thread(target=self._serve_callbacks, name="agentd-callbacks", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve_callbacks, name="agentd-callbacks", daemon=True).start()
+            except RuntimeError:
+                # No room for another thread (pids.max): better here than never.
+                self._callback_ready = None
+                _call(callback, report)
+                return
         self._callbacks.append((callback, report))
         self._callback_ready.release()
 
@@ -365,11 +378,7 @@ class Reaper:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while True:
             self._callback_ready.acquire()
-            callback, report = self._callbacks.popleft()
-            try:
-                callback(report)
-            except BaseException:  # sys.exit() in a callback, too, ends that callback alone
-                sys.excepthook(*sys.exc_info())
+            _call(*self._callbacks.popleft())
 
     def close_in_fork(self) -> None:
         """In a forked copy of this process: close what it inherited, above all the leaves, whose locks would
