@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from agentd.process.reaper import Reaper
 
 _INTERRUPT_COUNTS_FOR = 5.0
+_TOO_LOW = 512 * 1024
+"""Below this no dynamically linked program gets through its loader. Measured with /bin/true and Linux 6.1: the
+exec is refused up to 24 KiB; from there on it passes, and the process is killed while it is loaded, up to 128 KiB
+(User-Mode Linux) or 160 KiB (x86_64). That the kernel let the exec pass does not tell the two apart."""
 
 
 def conclude(
@@ -42,7 +46,7 @@ def conclude(
             oomd=child._oomd,
             escaped=child._escaped,
             interrupted=_interrupted(child),
-            executed=child._executed,
+            executed=child._executed and not (oom and oom.scope == "leaf" and _too_low_to_load(child)),
         )
     )
     waited = (child._emptied if child._emptied is not None else now) - child._exited
@@ -87,6 +91,14 @@ def conclude(
         child._when_done()
     if child._on_exit is not None:
         reaper.call_back(child._on_exit, report)
+
+
+def _too_low_to_load(child: Child) -> bool:
+    attempt = child._attempt
+    for write in attempt.plan.before:
+        if write.file == "memory.max" and write.limit not in attempt.failed:
+            return write.value.isdecimal() and int(write.value) < _TOO_LOW
+    return False
 
 
 def _oom(child: Child, texts: Mapping[str, str]) -> Oom | None:

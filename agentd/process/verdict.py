@@ -34,7 +34,8 @@ class Observed(NamedTuple):
     """Everything the verdict may look at. ``interrupted``: the terminal's Ctrl-C reached the child lately.
 
     ``oom``: the OOM killer killed something of the leaf. ``oomd``: systemd-oomd left its mark on it.
-    ``escaped``: the child lived on outside its leaf. ``executed`` False: it was killed before its exec.
+    ``escaped``: the child lived on outside its leaf. ``executed`` False: it was killed before its exec, or
+    while it was loaded.
     """
 
     status: Status
@@ -98,7 +99,7 @@ def decide(seen: Observed) -> Verdict:
     if status.signal == signal.SIGKILL and seen.oom is not None and not _killed_first(seen):
         evidence.append(_WHOSE[seen.oom.scope].format(path=seen.oom.path))
         if not seen.executed:
-            evidence.append("it was killed before it could execute: the memory limit is too low to start it")
+            evidence.append("it was killed before it could begin: the memory limit is too low to start it")
             return verdict("failed", "start", seen.oom.scope, seen.oom.path)
         return verdict("failed", "memory", seen.oom.scope, seen.oom.path)
     if status.signal == signal.SIGKILL and seen.oomd and not _killed_first(seen):
