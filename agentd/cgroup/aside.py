@@ -94,9 +94,10 @@ def move(dirfd: int, *, namespace_root: bool) -> str:
         os.close(target)
 
 
-def move_back(dirfd: int, controllers: tuple[str, ...]) -> bool:
-    """Undo ``move`` for this process alone: disable ``controllers`` below the cgroup, return to it, remove
-    ``supervisor``. Whether all of that was done. Never raises; leaves all as it is if anybody else is there.
+def move_back(dirfd: int, controllers: tuple[str, ...], companions: frozenset[int] = frozenset()) -> bool:
+    """Undo ``move`` for this process and its ``companions``: disable ``controllers`` below the cgroup, return
+    to it, remove ``supervisor``. Whether all of that was done. Never raises; leaves all as it is if anybody else
+    is there.
     """
     own = os.getpid()
     try:
@@ -105,13 +106,18 @@ def move_back(dirfd: int, controllers: tuple[str, ...]) -> bool:
         return False
     disabled: list[str] = []
     try:
-        if not is_marked(target, MARK) or sitting_in(target) != [own]:
+        sitting = sitting_in(target)
+        if not is_marked(target, MARK) or own not in sitting or not companions.issuperset({*sitting} - {own}):
             return False
         # Memory last: with it gone before pids, the cgroup could become threaded (G02).
         for controller in reversed(controllers):
             control.write(dirfd, "cgroup.subtree_control", f"-{controller}")
             disabled.append(controller)
-        control.write(dirfd, "cgroup.procs", str(own))
+        for pid in sitting:
+            try:
+                control.write(dirfd, "cgroup.procs", str(pid))
+            except ProcessLookupError:
+                continue
         os.rmdir(NAME, dir_fd=dirfd)
     except OSError:
         # Somebody below still uses a controller (EBUSY), or came into supervisor: things stay as they were.

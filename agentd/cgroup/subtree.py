@@ -271,44 +271,45 @@ class Subtree:
             except (Vanished, FileNotFoundError):
                 self._take()
 
-    def close(self, *, remove: bool = True) -> None:
+    def close(self, *, remove: bool = True, companions: frozenset[int] = frozenset()) -> None:
         """Give the subtree back. Best effort, raises nothing, may be called twice.
 
         With ``remove`` the directory goes if nobody has a leaf in it; one that was named by path only if this
-        object made it. If this object moved processes aside, and this process is alone there by now, it
-        returns to where it was. In a process forked from the opener, only the descriptor is closed.
+        object made it. If this object moved processes aside, and this process and its ``companions`` are
+        alone there by now, they return to where they were. In a process forked from the opener, only the
+        descriptor is closed.
         """
         with self._lock:
             if self.fd < 0:
                 return
             try:
                 if remove and self._owner == os.getpid():
-                    self._give_back()
+                    self._give_back(companions)
             except OSError:
                 pass
             finally:
                 fd, self.fd = self.fd, -1
                 os.close(fd)
 
-    def _give_back(self) -> None:
+    def _give_back(self, companions: frozenset[int]) -> None:
         above = self._above()
         if above < 0:
             return
         lock = _lock(above)
         try:
             if lock >= 0:
-                self._move_back(self.path, self.fd)
+                self._move_back(self.path, self.fd, companions)
                 if self.goes_when_empty:
                     os.rmdir(os.path.basename(self.path), dir_fd=above)
-                    self._move_back(os.path.dirname(self.path), above)
+                    self._move_back(os.path.dirname(self.path), above, companions)
         finally:
             if lock >= 0:
                 os.close(lock)
             os.close(above)
 
-    def _move_back(self, path: str, dirfd: int) -> None:
+    def _move_back(self, path: str, dirfd: int, companions: frozenset[int]) -> None:
         if path in self._moved and subcgroups(dirfd) == [aside.NAME]:
-            aside.move_back(dirfd, self._enabled.get(path, ()))
+            aside.move_back(dirfd, self._enabled.get(path, ()), companions)
 
     def __enter__(self) -> Subtree:
         return self

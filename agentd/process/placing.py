@@ -59,10 +59,11 @@ class Place:
         self.above.close()
         self.above = Above(self.subtree.path, self.hierarchy.mount)
 
-    def close(self) -> None:
+    def close(self, companions: frozenset[int] = frozenset()) -> None:
+        """``companions``: processes of our own beside this one, which return with it where it was moved aside."""
         self.above.close()
         if self.subtree is not None:
-            self.subtree.close()
+            self.subtree.close(companions=companions)
 
     def laid_out(self, plan: LimitPlan) -> tuple[Writes, Writes]:
         """The writes of a plan as the shim takes them, kept for the next run with the same limits."""

@@ -251,7 +251,8 @@ class Supervisor:
                     child.wait(timeout=15)
         finally:
             if not self._close_due or not self._spawning:
-                self._place.close()
+                keeper = shared().keeper.pid
+                self._place.close(frozenset() if keeper is None else frozenset({keeper}))
 
     def __enter__(self) -> Supervisor:
         return self

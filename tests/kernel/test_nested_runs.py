@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
+import select
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from agentd.cgroup import subtree
+from tests.support import leftovers
 from tests.support.runs import AGENTD, Agentd, CompletedRun
 
 from .cgroup_inside import enter, read, write
@@ -25,6 +28,18 @@ Needs = Callable[..., None]
 @pytest.fixture
 def inner_reports(tmp_path: Path) -> Callable[[], list[dict[str, Any]]]:
     return lambda: [json.loads(found.read_text()) for found in sorted(tmp_path.glob("inner-*.json"))]
+
+
+@pytest.fixture(autouse=True)
+def _until_the_keepers_have_gone(cgroup_root: str) -> Iterator[None]:
+    """A supervisor's keeper outlives it for the moment in which it sees that there is nothing to do."""
+    yield
+    for process in leftovers.below(f"/{os.path.basename(cgroup_root)}"):
+        if process.name == "leafkeeper":
+            with contextlib.suppress(ProcessLookupError):
+                keeper = os.pidfd_open(process.pid)
+                assert select.select([keeper], [], [], 20)[0]
+                os.close(keeper)
 
 
 def inner(folder: Path, *arguments: str, number: int = 1) -> list[str]:
