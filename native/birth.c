@@ -144,6 +144,10 @@ int agentd_birth(struct agentd_birth *birth)
         ssize_t n = pread(birth->watched[i], text, AGENTD_SEEN - 1, 0);
         text[n > 0 ? n : 0] = '\0';
     }
+    if (birth->where) { /* as proc(5) has it: of one that was removed, too */
+        ssize_t n = readlink("/proc/self/cwd", birth->where, birth->where_size - 1);
+        birth->where[n > 0 ? n : 0] = '\0';
+    }
     birth->spawn.cgroup_fd = birth->leaf_fd;
     if (agentd_spawn(&birth->spawn) < 0)
         return -1;

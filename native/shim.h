@@ -107,6 +107,8 @@ struct agentd_birth {
     const int *watched; /* open files to read just before the clone: what cgroups above have counted so far */
     int n_watched;
     char *seen;        /* receives AGENTD_SEEN bytes of text for each, NUL-terminated */
+    char *where;       /* receives this process's working directory, NUL-terminated; NULL: not wanted */
+    size_t where_size;
     int leaf_only;     /* nonzero: stop once the leaf is made and its limits are written */
     int leaf_fd;      /* in: a leaf kept from an earlier call, or -1; out: its directory */
     /* out */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -29,6 +30,7 @@ class Session(enum.IntEnum):
 
 
 _SEEN = 256  # AGENTD_SEEN
+_PATH = 4096
 
 PLACEMENTS = ("none", "born", "joined")
 
@@ -123,7 +125,7 @@ class Birth:
     The descriptors are the caller's.
     """
 
-    __slots__ = ("_after", "_before", "_keep", "_raw", "_seen")
+    __slots__ = ("_after", "_before", "_keep", "_raw", "_seen", "_where")
 
     def __init__(
         self,
@@ -155,8 +157,12 @@ class Birth:
         variables = environment_block(image.env)
         keep.append(variables)
         spawn.env, spawn.n_env = variables, len(image.env)
+        self._where = ffi.NULL
         if image.cwd is not None:
             spawn.cwd = text(image.cwd)
+        else:
+            self._where = ffi.new("char[]", _PATH)
+            raw.where, raw.where_size = self._where, _PATH
         if image.pass_fds:
             passed = ffi.new("int[]", list(image.pass_fds))
             keep.append(passed)
@@ -250,6 +256,11 @@ class Birth:
     @property
     def errno(self) -> int:
         return int(self._raw.spawn.error.err)
+
+    @property
+    def where(self) -> str:
+        """The working directory that the child inherited, "" if it was given one or nobody can tell."""
+        return os.fsdecode(ffi.string(self._where)) if self._where else ""
 
     def seen(self) -> list[str]:
         """The text of each of ``watched`` just before the clone, "" where it could not be read."""

@@ -58,7 +58,7 @@ class Child:
         run_id: str,
         name: str,
         argv: Sequence[bytes],
-        cwd: str,
+        cwd: str | None,
         *,
         supervisor: object,
         attempt: Attempt,
@@ -74,7 +74,7 @@ class Child:
         birth, place = attempt.birth, attempt.place
         self.id = run_id
         self.name = name
-        self.cwd = cwd
+        self._cwd = cwd
         self.pid = birth.pid
         self.limits = limits
         self.grace = grace
@@ -154,6 +154,11 @@ class Child:
     def leaf(self) -> str | None:
         """The path of its leaf, None where there is none."""
         return self._leaf.path if self._leaf else None
+
+    @property
+    def cwd(self) -> str:
+        """The directory that it was started in, " (deleted)" after one that was removed, as in proc(5)."""
+        return self._attempt.birth.where if self._cwd is None else self._cwd
 
     @property
     def argv(self) -> tuple[str, ...]:

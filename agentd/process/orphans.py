@@ -4,6 +4,7 @@ pids.max of its leaf (G42), and never one whose status somebody else waits for."
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ def reap_of(leaf: str, *, expected: bool) -> bool:
 
     ``expected``: there was somebody to be handed over. Without, only what is a zombie now is looked for.
     """
-    if os.getpid() != 1 and not prctl.is_subreaper():
+    if not _adopts():
         return False
     try:
         if not expected and os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -72,6 +73,19 @@ def reap_of(leaf: str, *, expected: bool) -> bool:
     except OSError:  # no children at all, or no descriptors to look with
         return False
     return coming
+
+
+_asked: tuple[float, bool] = (float("-inf"), False)
+
+
+def _adopts() -> bool:
+    """Whether orphans are handed to this process. Asked once a second: each question costs a hand-over of the
+    interpreter's lock, and there is one at the end of each run."""
+    global _asked
+    now = time.monotonic()
+    if now - _asked[0] > 1.0:
+        _asked = (now, os.getpid() == 1 or prctl.is_subreaper())
+    return _asked[1]
 
 
 def _reap_listed(reaper: Reaper, ours: Callable[[str], bool]) -> None:

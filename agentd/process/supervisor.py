@@ -156,7 +156,7 @@ class Supervisor:
                         f"{int(started_wall * 1000):012x}{self._salt}{next(_runs):04x}",
                         asked.name,
                         asked.argv,
-                        asked.cwd if asked.cwd is not None else command.own_directory(),
+                        asked.cwd,
                         supervisor=self,
                         attempt=attempt,
                         reaper=reaper,

@@ -8,7 +8,7 @@ import subprocess
 from tests.terminal.conftest import Start, prompt
 from tests.terminal.line import PROMPT, Line
 
-TICKS = "for i in 1 2 3 4 5 6 7 8; do echo tick $i; sleep 0.1; done"
+TICKS = "for i in 1 2 3 4; do echo tick $i; sleep 0.2; done"
 
 
 def test_on_a_terminal_silence_ends_it(start: Start) -> None:

@@ -108,7 +108,7 @@ def test_ctrl_backslash_quits_with_the_commands_status(start: Start, report: Any
 
 def test_an_interrupt_before_the_command_was_born_reaches_it(start: Start, report: Any) -> None:
     """The terminal's Ctrl-C reached nobody else then: agentd passes it on."""
-    for _ in range(5):
+    for _ in range(3):
         line = start("sleep", "1000")
         wait_until_held(line.pid, signal.SIGINT)
         line.ctrl("C")

@@ -165,7 +165,7 @@ def test_a_stopped_command_is_ended_by_agentds_term(shell: Line, agentd_run: str
 
 def test_where_nobody_could_continue_it_agentd_does_not_stop(start: Start) -> None:
     """As the leader of a session: it would sleep through its command's limits for ever."""
-    line = start("sh", "-c", "echo ready $$; kill -STOP $$", options="--timeout 1s --grace 0")
+    line = start("sh", "-c", "echo ready $$; kill -STOP $$", options="--timeout 500ms --grace 0")
     child, _ = ready(line)
     wait_for_state(child, "T")
     assert line.wait() == 124
