@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -102,6 +103,18 @@ class Writes:
 
 _NO_WRITES = Writes()
 
+_local = threading.local()
+
+
+def _path_buffer() -> Any:
+    """Room for a path, one for each thread: what is in it is taken out right after the call."""
+    try:
+        return _local.path
+    except AttributeError:
+        _local.path = ffi.new("char[]", _PATH)
+        return _local.path
+
+
 _last_environment: tuple[dict[bytes, bytes], Any] = ({}, ffi.new("char[]", b"\0"))
 
 
@@ -121,11 +134,12 @@ class Birth:
     """One child's way into the world; may be run again after a refusal, with another style.
 
     After `run`: ``pid``, ``pidfd`` (-1 when nothing was cloned), ``leaf_fd``, ``events_fd``, ``exec_fd`` (FORK
-    style: ask `exec_result`), ``placement``; after a refusal ``stage`` and ``errno``, and `refused` limits.
+    style: ask `exec_result`), ``placement``, ``where`` (the working directory that the child inherited, "" if it was
+    given one); after a refusal ``stage`` and ``errno``, and `refused` limits.
     The descriptors are the caller's.
     """
 
-    __slots__ = ("_after", "_before", "_keep", "_raw", "_seen", "_where")
+    __slots__ = ("_after", "_before", "_keep", "_raw", "_seen", "_where", "where")
 
     def __init__(
         self,
@@ -157,11 +171,12 @@ class Birth:
         variables = environment_block(image.env)
         keep.append(variables)
         spawn.env, spawn.n_env = variables, len(image.env)
+        self.where = ""
         self._where = ffi.NULL
         if image.cwd is not None:
             spawn.cwd = text(image.cwd)
         else:
-            self._where = ffi.new("char[]", _PATH)
+            self._where = _path_buffer()
             raw.where, raw.where_size = self._where, _PATH
         if image.pass_fds:
             passed = ffi.new("int[]", list(image.pass_fds))
@@ -196,7 +211,10 @@ class Birth:
 
     def run(self) -> bool:
         """True: the child runs (FORK style: it was cloned). False: see stage and errno; the leaf is kept."""
-        return int(lib.agentd_birth(self._raw)) == 0
+        born = int(lib.agentd_birth(self._raw)) == 0
+        if self._where:
+            self.where = os.fsdecode(ffi.string(self._where))
+        return born
 
     def make_leaf(self) -> bool:
         """Only make the leaf and write its limits; `run` goes on from there. False: see stage and errno."""
@@ -256,11 +274,6 @@ class Birth:
     @property
     def errno(self) -> int:
         return int(self._raw.spawn.error.err)
-
-    @property
-    def where(self) -> str:
-        """The working directory that the child inherited, "" if it was given one or nobody can tell."""
-        return os.fsdecode(ffi.string(self._where)) if self._where else ""
 
     def seen(self) -> list[str]:
         """The text of each of ``watched`` just before the clone, "" where it could not be read."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from agentd.cgroup import control
 from agentd.cgroup.apply import read_effect
-from agentd.cgroup.limits import TIMES, Limits
 from agentd.cgroup.plan import LimitPlan, LimitWrite, explain_mismatch, in_force
 from agentd.cgroup.remove import remove_tree
 from agentd.cgroup.usage import parse_flat
@@ -23,7 +22,6 @@ from agentd.linux.birth import Birth, Image, Refused, Style, exec_result
 from agentd.linux.end import Ending
 from agentd.process import command
 from agentd.process.placing import Place
-from agentd.process.report import LimitsReport
 
 if TYPE_CHECKING:
     from agentd.process.reaper import Reaper
@@ -122,19 +120,6 @@ class Attempt:
             # In a vfork-style child the kernel refuses the exec; this one, in memory of its own, it kills.
             self.abort()
             raise command.too_low(os.fsdecode(self.image.argv[0]), "exec", errno.ENOMEM)
-
-    def limits_report(self, limits: Limits) -> LimitsReport:
-        asked = limits.asked()
-        held: dict[str, str | float] = {}
-        for write in (*self.plan.before, *self.plan.after):
-            if write.limit not in self.failed:
-                text = write.expect if write.expect is not None else write.value
-                # io_max is one limit, with an entry for each device.
-                held[write.limit] = f"{held[write.limit]}, {text}" if write.limit in held else text
-        for clock in TIMES:
-            if clock in asked and clock not in self.failed:
-                held[clock] = asked[clock]
-        return LimitsReport(asked, held, self.failed)
 
     def notes(self) -> tuple[str, ...]:
         """What this host could not give, a line each."""

@@ -11,7 +11,7 @@ from agentd.cgroup.usage import parse_flat, parse_usage
 from agentd.linux.status import UNKNOWN
 from agentd.process.ladder import KILL_NOW
 from agentd.process.oom import MemoryEvents, Oom, attribute
-from agentd.process.report import Report, StreamTail, Teardown
+from agentd.process.report import Report, StreamTail, Teardown, limits_report
 from agentd.process.verdict import Observed, decide
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def conclude(
         duration=child._exited - child._started,
         paused=child._paused + (child._exited - child._paused_at if child._paused_at is not None else 0.0),
         verdict=verdict,
-        limits=partial(child._attempt.limits_report, child.limits),
+        limits=partial(limits_report, child.limits, child._attempt.plan, child._attempt.failed),
         enforcement=child.enforcement,
         teardown=Teardown(not stuck, len(killed), round(max(0.0, waited), 6), removed, stuck),
         usage=partial(parse_usage, texts),

@@ -9,6 +9,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from agentd.cgroup.limits import TIMES, Limits
+from agentd.cgroup.plan import LimitPlan
 from agentd.errors import AgentdError, LimitNotInForceError
 from agentd.process.command import own_directory
 from agentd.process.left_behind import LeftBehind
@@ -28,6 +30,21 @@ class LimitsReport(NamedTuple):
 
     def to_dict(self) -> dict[str, object]:
         return {"asked": dict(self.asked), "in_force": dict(self.in_force), "why_not": dict(self.why_not)}
+
+
+def limits_report(limits: Limits, plan: LimitPlan, failed: Mapping[str, str]) -> LimitsReport:
+    """From what was asked, what was written for it, and why each limit that is not in force is not."""
+    asked = limits.asked()
+    held: dict[str, str | float] = {}
+    for write in (*plan.before, *plan.after):
+        if write.limit not in failed:
+            text = write.expect if write.expect is not None else write.value
+            # io_max is one limit, with an entry for each device.
+            held[write.limit] = f"{held[write.limit]}, {text}" if write.limit in held else text
+    for clock in TIMES:
+        if clock in asked and clock not in failed:
+            held[clock] = asked[clock]
+    return LimitsReport(asked, held, failed)
 
 
 class Enforcement(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentd.cgroup import control
 from agentd.process import clocks, throttle
+from agentd.process.report import limits_report
 
 if TYPE_CHECKING:
     from agentd.process.child import Child
@@ -107,5 +108,6 @@ def _sample(child: Child) -> throttle.Sample:
 
 def _memory_high(child: Child) -> int | None:
     """The memory.high in force, in bytes; None where there is none."""
-    value = child._attempt.limits_report(child.limits).in_force.get("memory_high")
+    attempt = child._attempt
+    value = limits_report(child.limits, attempt.plan, attempt.failed).in_force.get("memory_high")
     return int(value) if isinstance(value, str) and value.isdigit() else None
