@@ -26,7 +26,7 @@ def leaves(supervisor: Supervisor) -> list[str]:
         ("io", Limits(io_max="251:77 wbps=1M"), "io_max", "ENODEV"),
         ("cpu", Limits(files={"cpu.weight.nice": "99"}), "cpu.weight.nice", "ERANGE"),
         ("cpu", Limits(cpu_max="50%", files={"cpu.max.burst": "999999999"}), "cpu.max.burst", "EINVAL"),
-        ("cpuset", Limits(cpuset_cpus="4000"), "cpuset_cpus", ""),
+        ("cpuset", Limits(cpuset_cpus="4000"), "cpuset_cpus", r"cpuset\.cpus = 4000"),
         ("memory", Limits(files={"memory.nonsense": "1"}), "memory.nonsense", "no memory.nonsense"),
         ("", Limits(files={"cgroup.max.depth": "some"}), "cgroup.max.depth", "EINVAL"),
         ("", Limits(files={"rdma.max": "x"}), "rdma.max", "rdma"),
