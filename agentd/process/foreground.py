@@ -203,15 +203,21 @@ class Foreground:
         # stop us, and leave COMMAND, which has a group of its own, without its limits of time.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         whole_line = True
+        ours = True
         try:
             while True:
+                if not ours and self._terminal is not None:
+                    while terminal.in_background(self._terminal):
+                        time.sleep(_FOREGROUND_LOOK)
+                    self._take_terminal(own)
                 try:
                     data = os.read(0, 65536)
+                    ours = True
                 except OSError:
-                    if self._terminal is None or not terminal.in_background(self._terminal):
+                    if self._terminal is None or terminal.is_gone(self._terminal):
                         return
+                    ours = False
                     time.sleep(_FOREGROUND_LOOK)
-                    self._take_terminal(own)
                     continue
                 if not data:
                     break

@@ -17,6 +17,8 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SCRIPT = CHECKOUT / "scripts" / "kernel"
 
 
+pytestmark = pytest.mark.default  # each boots a kernel
+
 needs_uml = pytest.mark.skipif(
     shutil.which("linux.uml") is None and os.geteuid() != 0,
     reason="needs the Debian packages user-mode-linux and busybox-static, or root to install them",
