@@ -72,4 +72,7 @@ class Build(build):
     sub_commands: ClassVar = [*build.sub_commands, ("build_programs", None)]
 
 
-setup(cffi_modules=["native/build_shim.py:ffibuilder"], cmdclass={"build": Build, "build_programs": BuildPrograms})
+setup(
+    cffi_modules=["native/build_shim.py:ffibuilder"],
+    cmdclass={"build": Build, "build_programs": BuildPrograms},
+)
