@@ -50,6 +50,7 @@ class Foreground:
         self._modes: terminal.Modes | None = None
         self._own: terminal.PseudoTerminal | None = None
         self._taking = threading.Lock()
+        self._over = False
 
     def run(
         self,
@@ -184,9 +185,10 @@ class Foreground:
 
     def _take_terminal(self, own: terminal.PseudoTerminal) -> None:
         """If ours is in our hands, its keys are the pseudo-terminal's, and so is its size."""
-        if self._terminal is not None and self._modes is not None:
-            terminal.copy_size(self._terminal, own.master)
-            self._modes.raw()
+        with self._taking:
+            if self._terminal is not None and self._modes is not None and not self._over:
+                terminal.copy_size(self._terminal, own.master)
+                self._modes.raw()
 
     def _give_back_terminal(self) -> None:
         """The modes that `_take_terminal` changed."""
@@ -203,7 +205,7 @@ class Foreground:
         # stop us, and leave COMMAND, which has a group of its own, without its limits of time.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         whole_line = True
-        ours = True
+        ours = False
         try:
             while True:
                 if not ours and self._terminal is not None:
@@ -234,6 +236,8 @@ class Foreground:
             return
         report = child.report
         if self._own is not None:
+            with self._taking:
+                self._over = True  # for the thread that reads our input, which may just be about to begin
             self._give_back_terminal()
             return
         terminal.take_back_foreground(self._terminal)
