@@ -16,6 +16,14 @@ from tests.support.runs import Agentd
 _numbers = itertools.count(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_loop() -> None:
+    """The library's loop is made once a process, with descriptors of its own: before any test counts those."""
+    from agentd.process.reaper import shared
+
+    shared()
+
+
 @pytest.fixture
 def cgroup_root() -> Iterator[str]:
     """The path of a cgroup of the test's own, below the cgroup v2 mount. Removed at the end, with all in it.

@@ -42,8 +42,9 @@ class Piped:
 
     def line(self) -> str:
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
-        assert ready, "no line came"
+        ready = select.poll()
+        ready.register(self.process.stdout, select.POLLIN)
+        assert ready.poll(PATIENCE * 1000), "no line came"
         return self.process.stdout.readline().decode().rstrip()
 
     def rest(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,11 @@ class State:
     texts: dict[str, str] = field(default_factory=dict)
 
 
+def _close(made: dict[str, int]) -> None:
+    for fd in made.values():
+        os.close(fd)
+
+
 class FakeKernel:
     """``mount`` is the root, with the controllers ``offered``; the real root, or a namespace's."""
 
@@ -36,6 +42,8 @@ class FakeKernel:
         self.states: dict[int, State] = {}
         self.log: list[str] = []
         self.refuse: dict[tuple[str, str], list[int]] = {}
+        self._made: dict[str, int] = {}
+        weakref.finalize(self, _close, self._made)
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(control, "read", self.read)
@@ -56,9 +64,11 @@ class FakeKernel:
         return Hierarchy(**(fields | changes))  # type: ignore[arg-type]
 
     def make(self, path: str, *, procs: set[int] | None = None, enabled: str = "") -> int:
-        """Make the cgroup ``path`` (below the mount) and return its descriptor, to be closed by nobody."""
+        """Make the cgroup ``path`` (below the mount) and return its descriptor, which is closed with the kernel."""
         os.makedirs(self.mount / path, exist_ok=True)
-        fd = os.open(self.mount / path, control.DIRECTORY)
+        fd = self._made.get(path, -1)
+        if fd < 0:
+            fd = self._made[path] = os.open(self.mount / path, control.DIRECTORY)
         state = self.state(fd)
         state.procs |= procs or set()
         state.enabled |= set(enabled.split())

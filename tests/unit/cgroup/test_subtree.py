@@ -85,7 +85,6 @@ def test_moved_aside_and_not_back_while_a_sibling_is_there(kernel: FakeKernel) -
     other = kernel.make("own/other")
     subtree.close()
     assert kernel.at("own/supervisor").procs == {OWN}
-    os.close(other)
 
 
 def test_a_later_run_does_not_nest(kernel: FakeKernel) -> None:
@@ -106,7 +105,6 @@ def test_a_run_inside_a_leaf_nests(kernel: FakeKernel) -> None:
             assert inner.path == f"{outer.path}/run-1-1/agentd"
             assert inner.controllers == set(ORDER)
             assert kernel.at("agentd/run-1-1/supervisor").procs == {OWN}
-        os.close(leaf)
         os.rmdir("run-1-1", dir_fd=outer.fd)
 
 
