@@ -82,7 +82,7 @@ def test_moved_aside_and_not_back_while_a_sibling_is_there(kernel: FakeKernel) -
     kernel.make(".", enabled=ALL)
     kernel.make("own", procs={OWN})
     subtree = Subtree.open(hierarchy=kernel.hierarchy("/own"))
-    other = kernel.make("own/other")
+    kernel.make("own/other")
     subtree.close()
     assert kernel.at("own/supervisor").procs == {OWN}
 
@@ -100,7 +100,7 @@ def test_a_later_run_does_not_nest(kernel: FakeKernel) -> None:
 
 def test_a_run_inside_a_leaf_nests(kernel: FakeKernel) -> None:
     with Subtree.open(hierarchy=kernel.hierarchy()) as outer:
-        leaf = kernel.make("agentd/run-1-1", procs={OWN})
+        kernel.make("agentd/run-1-1", procs={OWN})
         with Subtree.open(hierarchy=kernel.hierarchy("/agentd/run-1-1")) as inner:
             assert inner.path == f"{outer.path}/run-1-1/agentd"
             assert inner.controllers == set(ORDER)
