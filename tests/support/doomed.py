@@ -35,7 +35,7 @@ children = [supervisor.spawn(command, stdout=write, stdin=agentd.DEVNULL) for _ 
 said = b""
 while said.count(b"\\n") < count:
     said += os.read(read, 65536)
-print(json.dumps(os.getpid()), flush=True)
+print(json.dumps([os.getpid(), agentd.process.reaper.shared().keeper.pid]), flush=True)
 for line in sys.stdin:
     print(json.dumps(eval(line)), flush=True)
 """
@@ -45,7 +45,7 @@ class Doomed:
     """``count`` children of ``command``, each of which has said a line. ``ask`` evaluates an expression there
     (``agentd``, ``supervisor`` and ``children`` are at hand). ``prefix`` is a program that becomes it.
 
-    As a context, what is left of it is killed at the end. It ends by itself when its input does.
+    As a context, it is killed at the end, and its first keeper waited for. It ends by itself when its input does.
     """
 
     def __init__(self, root: str, count: int, *command: str, prefix: Sequence[str] = ()) -> None:
@@ -59,8 +59,9 @@ class Doomed:
             start_new_session=True,
         )
         self._pidfd = os.pidfd_open(self.process.pid)
-        self.own_pid = self._answer()
+        self.own_pid, keeper = self._answer()
         """Its pid as it sees it itself."""
+        self._first_keeper = keeper if self.own_pid == self.process.pid else None
 
     def ask(self, expression: str) -> Any:
         assert self.process.stdin is not None
@@ -108,6 +109,8 @@ class Doomed:
             with contextlib.suppress(BrokenPipeError):
                 stream.close()
         os.close(self._pidfd)
+        if self._first_keeper is not None:
+            assert gone(self._first_keeper)
 
 
 def until_empty(root: str, since: float) -> float:
