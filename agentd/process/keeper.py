@@ -11,6 +11,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from agentd.linux import signals
 from agentd.linux.birth import Birth, Image, Session, Style
@@ -45,12 +46,12 @@ class Keeper:
         with self._lock:
             self._told[subtree] = remove
             try:
-                if self.pid is None:
+                if self.pid is not None:
+                    self._tell(subtree)
+                if self.pid is None:  # also where only the telling showed that it is dead
                     self._start()
                     for path in self._told:
                         self._tell(path)
-                else:
-                    self._tell(subtree)
             except OSError as error:
                 self.problem = f"{error.filename or PROGRAM}: {error.strerror}"
 
@@ -60,10 +61,19 @@ class Keeper:
             with self._lock, contextlib.suppress(OSError):
                 self._tell(subtree)
 
-    def died(self) -> None:
-        """Its pidfd became readable: the next child brings another."""
+    def died(self, pidfd: int) -> None:
+        """Its pidfd became readable: the next child brings another.
+
+        The pidfd is closed here and nowhere else: until then the loop may be called for its number, which must not
+        be another's by that time.
+        """
         with self._lock:
-            self._drop("it was killed")
+            if pidfd == self._pidfd:
+                self._drop("it was killed")
+            # A subreaper is handed it, and nobody there waits for it.
+            with contextlib.suppress(OSError):
+                os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+            os.close(pidfd)
 
     def to_dict(self) -> dict[str, object]:
         """For the report: ``pid`` while it lives, else None and the ``problem``."""
@@ -103,10 +113,11 @@ class Keeper:
             os.close(own_pidfd)
             os.close(null)
         self._control, self._pidfd, self.pid, self.problem = ours, birth.pidfd, birth.pid, ""
-        self._notice(birth.pidfd, self.died)
+        self._notice(birth.pidfd, partial(self.died, birth.pidfd))
 
     def _tell(self, subtree: str) -> None:
-        assert self._control is not None
+        if self._control is None:
+            return  # it has just died
         mark = b"*" if self._told[subtree] else b"+"
         try:
             self._control.send(mark + os.fsencode(subtree), socket.MSG_NOSIGNAL)
@@ -116,5 +127,4 @@ class Keeper:
     def _drop(self, problem: str) -> None:
         if self._control is not None:
             self._control.close()
-            os.close(self._pidfd)
         self._control, self._pidfd, self.pid, self.problem = None, -1, None, problem
