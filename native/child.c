@@ -15,6 +15,9 @@
 #endif
 #define CLOEXEC_RANGE 4U /* CLOSE_RANGE_CLOEXEC, Linux 5.11 */
 #define FIRST_UNNAMED 3
+/* Not for the sanitizers: they know nothing of the stack that this runs on, where what an earlier child left
+ * marked stays marked, and a report would take locks in the parent's memory and die with them. */
+#define IN_CHILD __attribute__((no_sanitize("address"))) __attribute__((no_sanitize("undefined")))
 #define LAST_SIGNAL 64
 /* Without close_range the table is walked; a limit above this is walked up to here (ulimit -n unlimited). */
 #define WALK_LIMIT 65536
@@ -28,7 +31,7 @@ struct kernel_sigaction {
 };
 
 static void fail(struct agentd_child *child, int stage, long result) __attribute__((noreturn));
-static void fail(struct agentd_child *child, int stage, long result)
+IN_CHILD static void fail(struct agentd_child *child, int stage, long result)
 {
     struct agentd_error error = {.stage = stage, .err = (int)-result};
 
@@ -40,13 +43,13 @@ static void fail(struct agentd_child *child, int stage, long result)
         (void)raw1(SYS_exit_group, 127);
 }
 
-static void must(struct agentd_child *child, int stage, long result)
+IN_CHILD static void must(struct agentd_child *child, int stage, long result)
 {
     if (result < 0)
         fail(child, stage, result);
 }
 
-static void default_signal(int number)
+IN_CHILD static void default_signal(int number)
 {
     struct kernel_sigaction action = {0};
 
@@ -55,7 +58,7 @@ static void default_signal(int number)
 
 /* Ignored signals stay ignored, as exec(2) promises (nohup), but for those that the interpreter of the
  * supervisor ignores for itself, and SIGCHLD, whose SIG_IGN would cost the program its children's statuses. */
-static void set_signals(struct agentd_child *child)
+IN_CHILD static void set_signals(struct agentd_child *child)
 {
     if (child->reset_all) {
         struct kernel_sigaction now;
@@ -72,7 +75,7 @@ static void set_signals(struct agentd_child *child)
          raw4(SYS_rt_sigprocmask, SIG_SETMASK, &child->sigmask, 0, sizeof child->sigmask));
 }
 
-static void set_session(struct agentd_child *child)
+IN_CHILD static void set_session(struct agentd_child *child)
 {
     const struct agentd_spawn *spawn = child->spawn;
 
@@ -82,7 +85,7 @@ static void set_session(struct agentd_child *child)
         must(child, AGENTD_SESSION, raw2(SYS_setpgid, 0, 0));
 }
 
-static void set_cloexec_above(struct agentd_child *child)
+IN_CHILD static void set_cloexec_above(struct agentd_child *child)
 {
     long result = raw3(SYS_close_range, FIRST_UNNAMED, ~0U, CLOEXEC_RANGE);
 
@@ -99,7 +102,7 @@ static void set_cloexec_above(struct agentd_child *child)
     must(child, AGENTD_DESCRIPTORS, result);
 }
 
-static void set_descriptors(struct agentd_child *child)
+IN_CHILD static void set_descriptors(struct agentd_child *child)
 {
     const struct agentd_spawn *spawn = child->spawn;
     long source[3];
@@ -128,7 +131,7 @@ static void set_descriptors(struct agentd_child *child)
 /* execvpe(3)'s rule over candidates made by the parent: what is not there tries the next one (a directory
  * of PATH on a lost network mount, too), EACCES too but is remembered; anything else is the answer. */
 static void execute(struct agentd_child *child) __attribute__((noreturn));
-static void execute(struct agentd_child *child)
+IN_CHILD static void execute(struct agentd_child *child)
 {
     long worst = -ENOENT;
 
@@ -143,7 +146,7 @@ static void execute(struct agentd_child *child)
     fail(child, AGENTD_EXEC, worst);
 }
 
-void agentd_child_main(void *argument)
+IN_CHILD void agentd_child_main(void *argument)
 {
     struct agentd_child *child = argument;
     const struct agentd_spawn *spawn = child->spawn;

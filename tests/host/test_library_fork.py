@@ -1,4 +1,4 @@
-"""After os.fork in the embedding program: the copy's shim works, what it inherited does nothing."""
+"""After os.fork in the embedding program: the copy can make its own Supervisor; what it inherited does nothing."""
 
 from __future__ import annotations
 
