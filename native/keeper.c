@@ -6,8 +6,10 @@
  * (run-PID-N). Each message on CONTROL is "+PATH": a subtree in which it makes leaves, or "*PATH": one that is
  * to go with the last leaf. When the supervisor has died, every leaf of its name whose lock is free is killed
  * and removed, until two scans find none; then the keeper goes. The locks tell its leaves from those of a
- * supervisor that has the same number in another pid namespace: they are held as long as that one lives, and
- * only so long. Messages that were sent before the death are read before anything is done.
+ * supervisor that has the same number in another pid namespace: they are held as long as that one lives. For a
+ * moment one of its own may be held still, by what it had forked and what has not come to its exec yet, which
+ * closes its copies: the keeper goes on looking for a while, less and less often. Messages that were sent before
+ * the death are read before anything is done.
  *
  * A static program in a session of its own, outside all leaves, with nothing of the supervisor's memory.
  */
@@ -31,6 +33,7 @@
 #define SUBTREES 256
 #define PATH_LENGTH 4096
 #define PAUSE_MS 1
+#define LONGEST_PAUSE_MS 100
 #define GIVE_UP_MS 10000
 #define LISTED 1024
 
@@ -62,8 +65,8 @@ static void remember(const char *path, int remove)
     int free_one = -1;
 
     for (int i = 0; i < SUBTREES; i++) {
-        if (subtrees[i].path && strcmp(subtrees[i].path, path) == 0)
-            forget(i); /* it was made anew */
+        if (subtrees[i].path && (strcmp(subtrees[i].path, path) == 0 || access(subtrees[i].path, F_OK) < 0))
+            forget(i); /* it was made anew, or removed */
         if (!subtrees[i].path && free_one < 0)
             free_one = i;
     }
@@ -114,6 +117,22 @@ static int listed(int leaf, int *pids, int room)
     return n;
 }
 
+static DIR *entered(int dir, const char *name)
+{
+    (void)fchmodat(dir, name, 0700, 0); /* whatever its program made of it */
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+
+    if (fd >= 0 && !list)
+        close(fd);
+    return list;
+}
+
+static int is_cgroup(const struct dirent *entry)
+{
+    return entry->d_type == DT_DIR && entry->d_name[0] != '.';
+}
+
 /* Before Linux 5.14 there is no cgroup.kill: each is killed through a pidfd, and again in the next scan if one
  * got away. Who is listed still once the pidfd is open is whom it stands for, or has taken the number of one
  * who is dead, and then the signal goes nowhere. */
@@ -134,46 +153,60 @@ static void kill_listed(int leaf)
     }
 }
 
+/* And in each cgroup that the leaf's program made below it. */
+static void kill_each(int dir, const char *name)
+{
+    DIR *list = entered(dir, name);
+
+    if (!list)
+        return;
+    kill_listed(dirfd(list));
+    for (struct dirent *entry; (entry = readdir(list));)
+        if (is_cgroup(entry))
+            kill_each(dirfd(list), entry->d_name);
+    closedir(list);
+}
+
 /* Depth first, whatever the modes: the leaf's program may have made cgroups of its own. */
 static void remove_below(int dir, const char *name)
 {
     if (unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return;
-    (void)fchmodat(dir, name, 0700, 0);
-    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    DIR *list = entered(dir, name);
     if (!list)
         return;
     for (struct dirent *entry; (entry = readdir(list));)
-        if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
-            remove_below(fd, entry->d_name);
+        if (is_cgroup(entry))
+            remove_below(dirfd(list), entry->d_name);
     closedir(list);
     (void)unlinkat(dir, name, AT_REMOVEDIR);
 }
 
-/* Whether there was a leaf of ours. */
-static int end_leaf(int dir, const char *name)
+enum found { NOTHING, HELD, OURS };
+
+static enum found end_leaf(int dir, const char *name)
 {
     int leaf = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
     if (leaf < 0)
-        return 0;
-    if (flock(leaf, LOCK_EX | LOCK_NB) < 0) { /* a living supervisor's */
+        return NOTHING;
+    if (flock(leaf, LOCK_EX | LOCK_NB) < 0) {
         close(leaf);
-        return 0;
+        return HELD;
     }
     if (faccessat(leaf, "cgroup.kill", F_OK, 0) == 0)
         write_one(leaf, "cgroup.kill");
     else
-        kill_listed(leaf);
+        kill_each(dir, name);
     remove_below(dir, name);
     close(leaf);
-    return 1;
+    return OURS;
 }
 
-static int scan(void)
+/* The most of what was found: one of ours, one that is held, nothing. */
+static enum found scan(void)
 {
-    int found = 0;
+    enum found most = NOTHING;
 
     for (int i = 0; i < SUBTREES; i++) {
         if (!subtrees[i].path)
@@ -183,21 +216,27 @@ static int scan(void)
         if (!list)
             continue;
         for (struct dirent *entry; (entry = readdir(list));)
-            if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
-                found += end_leaf(fd, entry->d_name);
+            if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0) {
+                enum found found = end_leaf(fd, entry->d_name);
+                if (found > most)
+                    most = found;
+            }
         closedir(list);
     }
-    return found;
+    return most;
 }
 
 static void clean_up(void)
 {
     long long until = milliseconds() + GIVE_UP_MS;
-    int empty = 0;
+    int empty = 0, pause = PAUSE_MS;
 
     while (empty < 2 && milliseconds() < until) {
-        empty = scan() ? 0 : empty + 1;
-        poll(NULL, 0, PAUSE_MS);
+        enum found found = scan();
+        empty = found == NOTHING ? empty + 1 : 0;
+        poll(NULL, 0, pause);
+        if (found == HELD)
+            pause = pause * 2 < LONGEST_PAUSE_MS ? pause * 2 : LONGEST_PAUSE_MS;
     }
     for (int i = 0; i < SUBTREES; i++)
         if (subtrees[i].path && subtrees[i].remove)

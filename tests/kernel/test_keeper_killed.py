@@ -28,7 +28,8 @@ def orphaned(cgroup_root: str, program: Program) -> list[str]:
         supervisor.signal(signal.SIGKILL)
         supervisor.wait()
     # The commands died by their death signal; what they had started is left.
-    assert len(left := leftovers.leaves(cgroup_root)) == 5
+    left = leftovers.leaves(cgroup_root)
+    assert len(left) == 5
     assert doomed.populated(cgroup_root)
     return left
 

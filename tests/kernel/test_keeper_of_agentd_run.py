@@ -52,7 +52,7 @@ def test_b18_the_terminal_of_a_program_that_does_not_mind(cgroup_root: str, prog
     assert script[0] == sys.executable
     line = Line(script, env=embedding.environment())
     try:
-        line.expect(r"\d+\r\n")
+        line.expect(r"\[\d+, \d+\]\r\n")
         since = time.monotonic()
         line.hang_up()
         assert doomed.until_empty(cgroup_root, since) <= 2 * doomed.IN_TIME
