@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 
 import pytest
@@ -24,7 +23,7 @@ def orphaned(cgroup_root: str, program: Program) -> list[str]:
     """The leaves of a supervisor whose keeper was killed before it."""
     with Doomed(cgroup_root, 5, program("stubborn")) as supervisor:
         _kill(supervisor.keeper)
-        _until(supervisor, "supervisor.children[0].enforcement.keeper['pid'] is None")
+        _await(supervisor, "supervisor.children[0].enforcement.keeper['pid'] is None")
         supervisor.signal(signal.SIGKILL)
         supervisor.wait()
     # The commands died by their death signal; what they had started is left.
@@ -41,10 +40,8 @@ def _kill(pid: int) -> None:
     assert doomed.gone(pid)
 
 
-def _until(supervisor: Doomed, expression: str) -> None:
-    until = time.monotonic() + doomed.PATIENCE
-    while not supervisor.ask(expression):
-        assert time.monotonic() < until, expression
+def _await(supervisor: Doomed, expression: str) -> None:
+    doomed.until(lambda: bool(supervisor.ask(expression)), expression)
 
 
 def test_b18_the_next_start_sweeps(cgroup_root: str, orphaned: list[str]) -> None:
@@ -86,7 +83,7 @@ def test_reports_say_so_and_the_next_child_brings_another(cgroup_root: str) -> N
     with Doomed(cgroup_root, 1, "sh", "-c", "echo ready; exec sleep 1000") as supervisor:
         first = supervisor.keeper
         _kill(first)
-        _until(supervisor, "children[0].enforcement.keeper['pid'] is None")
+        _await(supervisor, "children[0].enforcement.keeper['pid'] is None")
         told = supervisor.ask("children[0].enforcement.keeper")
         assert told["pid"] is None
         assert "killed" in told["problem"]
@@ -102,7 +99,7 @@ def test_reports_say_so_and_the_next_child_brings_another(cgroup_root: str) -> N
 def test_a_report_of_a_run_that_lost_its_keeper(cgroup_root: str) -> None:
     with Doomed(cgroup_root, 1, "sh", "-c", "echo ready; exec sleep 1000") as supervisor:
         _kill(supervisor.keeper)
-        _until(supervisor, "children[0].enforcement.keeper['pid'] is None")
+        _await(supervisor, "children[0].enforcement.keeper['pid'] is None")
         report = supervisor.ask("(children[0].kill(), children[0].wait(20).to_dict())[1]")
     assert report["enforcement"]["keeper"]["pid"] is None
     assert report["enforcement"]["keeper"]["problem"]
@@ -115,6 +112,7 @@ AT_ONCE = """
 """
 
 
+@pytest.mark.host
 def test_runs_right_after_its_death_lose_nothing(cgroup_root: str) -> None:
     """What is told to a dead keeper, or shares its descriptors' numbers, must not be lost."""
     other = f"{cgroup_root}/other"

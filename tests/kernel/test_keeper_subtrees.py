@@ -48,6 +48,7 @@ and agentd.Supervisor(f'{ROOT}/last').spawn(['sleep', '1000']).enforcement.keepe
 """
 
 
+@pytest.mark.host
 @pytest.mark.default
 def test_the_last_of_many(cgroup_root: str) -> None:
     """Those that are gone take no place from those that are there."""

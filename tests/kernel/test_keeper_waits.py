@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support import embedding
+
+pytestmark = pytest.mark.host
 
 ALONE = """
 import errno, os, sys, threading, time

@@ -13,7 +13,11 @@ import socket
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from agentd.process.keeper import PROGRAM
+
+pytestmark = pytest.mark.host
 
 MORE_THAN_ARE_LISTED_AT_ONCE = "\n".join(["2147483647"] * 100)
 

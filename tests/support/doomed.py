@@ -9,11 +9,13 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from agentd.cgroup import control
+from agentd.cgroup.sweep import sweep
 from tests.support import embedding, leftovers
 
 PATIENCE = 30.0
@@ -115,11 +117,28 @@ class Doomed:
 
 def until_empty(root: str, since: float) -> float:
     """Wait until no leaf and no process is left in the cgroup; the seconds from ``since`` (monotonic)."""
-    until = time.monotonic() + PATIENCE
-    while leftovers.leaves(root) or populated(root):
-        assert time.monotonic() < until, (leftovers.leaves(root), members(root))
-        time.sleep(0.001)
+    try:
+        until(lambda: not leftovers.leaves(root) and not populated(root), "nothing is left")
+    except AssertionError as error:
+        raise AssertionError(f"{leftovers.leaves(root)} {members(root)}") from error
     return time.monotonic() - since
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """For what the kernel has no event for: look until it holds."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, f"it never came to this: {what}"
+        time.sleep(0.001)
+
+
+def sweep_up(root: str) -> None:
+    """Remove the leaves of supervisors that die with their keepers."""
+    fd = os.open(root, control.DIRECTORY)
+    try:
+        until(lambda: not (sweep(fd) or leftovers.leaves(root)), "all leaves are swept")
+    finally:
+        os.close(fd)
 
 
 def populated(root: str) -> bool:
