@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -26,7 +27,7 @@ Report = dict[str, Any]
 @dataclass(frozen=True)
 class CompletedRun:
     """``elapsed`` is in seconds from before the start to the end that the kernel tells; ``ended_at`` is that
-    end on the monotonic clock; ``max_rss`` is agentd's own, in bytes."""
+    end on the monotonic clock."""
 
     code: int
     stdout: str
@@ -34,7 +35,6 @@ class CompletedRun:
     given_report: Report | None
     elapsed: float
     ended_at: float
-    max_rss: int
 
     @property
     def report(self) -> Report:
@@ -83,6 +83,17 @@ class Run:
         """To agentd itself, while it has not been waited for."""
         signal.pidfd_send_signal(self._pidfd, number)
 
+    def peak_memory(self) -> int | None:
+        """The most that agentd itself has ever had in memory, in bytes; None once it has ended. (What wait4 tells
+        begins with the memory of whoever started it.)"""
+        ended = select.poll()
+        ended.register(self._pidfd, select.POLLIN)
+        if ended.poll(20):
+            return None
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        return int(found[1]) * 1024 if found else None
+
     def read_line(self) -> str:
         """The next line of the command's output, as it comes."""
         assert self.process.stdout is not None
@@ -90,7 +101,9 @@ class Run:
         while b"\n" not in self._out:
             left = until - time.monotonic()
             assert left > 0, f"no line came; so far: {self._out!r}"
-            if select.select([self.process.stdout], [], [], left)[0]:
+            readable = select.poll()
+            readable.register(self.process.stdout, select.POLLIN)
+            if readable.poll(left * 1000):
                 data = os.read(self.process.stdout.fileno(), 65536)
                 assert data, f"the output ended: {self._out!r}, {self.finish().stderr}"
                 self._out += data
@@ -129,7 +142,7 @@ class Run:
                     continue
                 poll.unregister(fd)
                 waiting.discard(fd)
-        _, status, usage = os.wait4(self.process.pid, 0)
+        _, status = os.waitpid(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
         self.close()
         text = self._report.read_text() if self._report.exists() else ""
@@ -140,7 +153,6 @@ class Run:
             json.loads(text) if text else None,
             ended_at - self._started,
             ended_at,
-            usage.ru_maxrss * 1024,
         )
 
     def abort(self) -> bool:
