@@ -106,6 +106,7 @@ class Reaper:
         """Route the end of a child that was just spawned. Its pidfd is in the epoll set since its birth; an
         end that came before this call is not lost."""
         pidfd = child._pidfd
+        self._spares.fill()
         with self._lock:
             self._children.add(child)
             self._routes[pidfd] = child

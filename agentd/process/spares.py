@@ -19,6 +19,12 @@ class Spares:
         self._held: list[int] = []
         self._refill()
 
+    def fill(self) -> None:
+        """Take back what was lent, if there is room by now."""
+        if len(self._held) < _COUNT:
+            with self._lock:
+                self._refill()
+
     @property
     def held(self) -> tuple[int, ...]:
         return tuple(self._held)

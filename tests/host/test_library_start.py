@@ -129,7 +129,13 @@ def descriptors():
     for thread in threading.enumerate():
         if thread.name == "agentd-relay":
             thread.join(20)
-    return sorted(os.listdir("/proc/self/fd"))
+    found = {}
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found[int(fd)] = os.readlink(f"/proc/self/fd/{fd}")
+        except FileNotFoundError:  # the listing's own
+            pass
+    return found
 
 root, style = sys.argv[1], sys.argv[2]
 drop = lambda data: None
@@ -171,6 +177,10 @@ with agentd.Supervisor(root) as supervisor:
     assert [name for name in os.listdir(root) if name.startswith("run-")] == [os.path.basename(alive.leaf)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     after = descriptors()
+    spares = lambda table: [fd for fd in table if table[fd] == "/dev/null"]
+    for table in (before, after):
+        for fd in spares(table):  # which are lent where they are needed, and taken back with the next child
+            del table[fd]
     assert after == before, (before, after)
 print(*sorted(set(stages)))
 """
