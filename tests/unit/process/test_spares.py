@@ -11,6 +11,11 @@ import pytest
 from agentd.process.spares import Spares, are_missing
 
 
+def take_all(taken: list[int]) -> None:
+    while True:
+        taken.append(os.dup(0))
+
+
 def test_lent_and_taken_back() -> None:
     spares = Spares()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -18,8 +23,7 @@ def test_lent_and_taken_back() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 20, hard))
     try:
         with pytest.raises(OSError, match="Too many open files") as caught:
-            while True:
-                taken.append(os.dup(0))
+            take_all(taken)
         assert are_missing(caught.value)
         with spares.lent():
             assert spares.held == ()
