@@ -102,8 +102,10 @@ def sweep_command(spec: str, dry_run: bool, as_json: bool) -> int:
         done = "would sweep" if dry_run else "swept"
         for one in swept:
             inside = ", ".join(f"{process.name} ({process.pid})" for process in one.processes) or "empty"
-            click.echo(f"{done} {one.name}: {inside}{f'; {one.problem}' if one.problem else ''}")
-        click.echo(f"{done} {len(swept)}")
+            problem = f"; {one.problem}" if one.problem else ""
+            click.echo(f"{'could not sweep' if problem else done} {one.name}: {inside}{problem}")
+        failed = sum(bool(one.problem) for one in swept)
+        click.echo(f"{done} {len(swept) - failed}{f' of {len(swept)}' if failed else ''}")
     else:
         click.echo(f"nothing to sweep in {path}", err=True)
     return PARTIAL if any(one.problem for one in swept) else 0
