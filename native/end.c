@@ -40,26 +40,41 @@ int agentd_kill_leaf(int leaf_fd)
     return err;
 }
 
+/* Appends the file's name and text; returns the text, or NULL. */
+static const char *read_file(struct agentd_end *end, const char *file)
+{
+    size_t name = strlen(file) + 1;
+
+    if (end->used + name + 2 > end->capacity)
+        return NULL;
+    int fd = openat(end->leaf_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return NULL; /* this kernel lacks it, or the controller is not here: absent, never zero */
+    char *text = end->buffer + end->used + name;
+    size_t room = end->capacity - end->used - name - 1;
+    ssize_t n = pread(fd, text, room, 0);
+    close(fd);
+    if (n < 0)
+        return NULL; /* EOPNOTSUPP: pressure accounting is off (G64) */
+    memcpy(end->buffer + end->used, file, name);
+    text[n] = '\0';
+    end->used += name + (size_t)n + 1;
+    return text;
+}
+
+/* memory.stat only where the OOM killer was at work: it is long, and the kernel has to add it up. */
 static void read_files(struct agentd_end *end)
 {
+    int oom_kill = 0;
+
     end->used = 0;
     for (const char *const *file = end->files; *file; file++) {
-        size_t name = strlen(*file) + 1;
-        if (end->used + name + 2 > end->capacity)
-            return;
-        int fd = openat(end->leaf_fd, *file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0)
-            continue; /* this kernel lacks it, or the controller is not here: absent, never zero */
-        char *text = end->buffer + end->used + name;
-        size_t room = end->capacity - end->used - name - 1;
-        ssize_t n = pread(fd, text, room, 0);
-        close(fd);
-        if (n < 0)
-            continue; /* EOPNOTSUPP: pressure accounting is off (G64) */
-        memcpy(end->buffer + end->used, *file, name);
-        text[n] = '\0';
-        end->used += name + (size_t)n + 1;
+        const char *text = read_file(end, *file);
+        const char *count = text && strcmp(*file, "memory.events") == 0 ? strstr(text, "\noom_kill ") : NULL;
+        oom_kill |= count && count[strlen("\noom_kill ")] != '0';
     }
+    if (oom_kill)
+        (void)read_file(end, "memory.stat");
 }
 
 /* What is left of the child's own group, wherever it moved. The group's number is pinned by the zombie

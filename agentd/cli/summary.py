@@ -48,6 +48,8 @@ def _facts(report: Report) -> list[str]:
     if report.oom is not None and report.verdict.cause not in ("memory", "start"):
         whose = f" of {report.oom.path}" if report.oom.path else f" ({report.oom.scope})"
         facts.append(f"part of it was killed at the memory limit{whose}")
+    if report.oom is not None and report.oom.shmem:
+        facts.append(f"{size(report.oom.shmem)} in tmpfs files and shared memory")
     return facts
 
 

@@ -18,7 +18,8 @@ class Ending:
 
     After `run`: ``status`` (None while it runs), ``populated`` (its leaf holds processes: nothing was
     consumed yet), ``finished`` (reaped, pidfd and events_fd closed), ``removed`` and ``remove_errno``
-    (leaf_fd is closed when removed), ``texts`` (file name -> content of the usage files that exist).
+    (leaf_fd is closed when removed), ``texts`` (file name -> content of the usage files that exist, and of
+    memory.stat where the OOM killer killed something).
     """
 
     __slots__ = ("_keep", "_raw", "texts")

@@ -112,7 +112,9 @@ def _oom(child: Child, texts: Mapping[str, str]) -> Oom | None:
         events.get("oom_group_kill", 0),
         None if local is None else parse_flat(local).get("oom", 0),
     )
-    return attribute(counted, child._attempt.place.above.risen(child._attempt.birth.seen()))
+    oom = attribute(counted, child._attempt.place.above.risen(child._attempt.birth.seen()))
+    shmem = parse_flat(texts.get("memory.stat", "")).get("shmem")
+    return None if oom is None else oom._replace(shmem=shmem)
 
 
 def _interrupted(child: Child) -> bool:

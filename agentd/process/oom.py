@@ -22,14 +22,17 @@ class MemoryEvents(NamedTuple):
 
 class Oom(NamedTuple):
     """``scope``: leaf (its own limit), nested (of a cgroup that the child made below it), ancestor (``path`` is
-    whose), host (no cgroup's limit: the machine ran out). ``group``: the kernel killed a whole cgroup."""
+    whose), host (no cgroup's limit: the machine ran out). ``group``: the kernel killed a whole cgroup.
+    ``shmem``: bytes that stayed charged when all of it was dead, of files in tmpfs and shared memory; None where
+    the kernel does not tell."""
 
     scope: str
     path: str | None
     group: bool
+    shmem: int | None = None
 
     def to_dict(self) -> dict[str, object]:
-        return {"scope": self.scope, "path": self.path, "group": self.group}
+        return {"scope": self.scope, "path": self.path, "group": self.group, "shmem": self.shmem}
 
 
 def attribute(events: MemoryEvents, risen_above: Sequence[str]) -> Oom | None:

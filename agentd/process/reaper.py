@@ -29,6 +29,10 @@ from agentd.process.spares import Spares, are_missing
 from agentd.process.streams import Reading
 from agentd.process.timers import Action, Timers
 
+_LOOK_UP = 1.0
+"""Seconds after which a waiter in place looks up: a signal whose Python handler is to run may have come in the
+instant before it went to sleep."""
+
 _SHORT = 0.05
 """Seconds after which a run is watched for leaving its leaf: most are over before, and pay nothing."""
 
@@ -150,8 +154,8 @@ class Reaper:
             child._in_place = True
         try:
             while child._in_place and not self._given_up:
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
+                left = _LOOK_UP if until is None else min(until - time.monotonic(), _LOOK_UP)
+                if left <= 0:
                     return
                 if await_end(self.epoll_fd, child._pidfd, self._give_up_fd, left):
                     with child._lock:

@@ -98,6 +98,11 @@ def decide(seen: Observed) -> Verdict:
         return verdict("failed", "escaped")
     if status.signal == signal.SIGKILL and seen.oom is not None and not _killed_first(seen):
         evidence.append(_WHOSE[seen.oom.scope].format(path=seen.oom.path))
+        if seen.oom.shmem:
+            evidence.append(
+                f"{seen.oom.shmem} bytes of its memory were files in tmpfs and shared memory (shmem), "
+                "which stay when their writers are dead"
+            )
         if not seen.executed:
             evidence.append("it was killed before it could begin: the memory limit is too low to start it")
             return verdict("failed", "start", seen.oom.scope, seen.oom.path)

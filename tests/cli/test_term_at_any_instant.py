@@ -107,7 +107,9 @@ def test_b34_in_the_first_five_milliseconds(instants: Instants, count: int) -> N
 def test_pid_1_without_agentd_init_loses_the_earliest_signal(instants: Instants) -> None:
     # The kernel drops what PID 1 neither blocks nor handles, as in an interpreter's first milliseconds. This is
     # what agentd-init is for: were this test to fail, it would be needed no more.
-    assert instants.once(0, options=("--pid1",), patience=0.5).startswith("late ")
+    # On a busy machine TERM may come later than it was sent for.
+    said = (instants.once(0, options=("--pid1",), patience=0.5) for _ in range(5))
+    assert any(one.startswith("late ") for one in said)
 
 
 @needs_root

@@ -70,7 +70,7 @@ def report(**changes: Any) -> Report:
         ),
         "teardown": Teardown(True, 1, 0.01, True),
         "usage": lambda: FULL_USAGE,
-        "oom": Oom("ancestor", "/c", True),
+        "oom": Oom("ancestor", "/c", True, 4096),
         "events": (Event(0.0, "term", "3 processes"),),
         "left_behind": (LeftBehind(9, "sleep", ("sleep", "9"), 0.5, "S", 7),),
         "left_behind_count": 1,
