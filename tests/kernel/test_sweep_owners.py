@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +18,6 @@ from agentd.process.left_behind import name_them
 from agentd.process.supervisor import Supervisor
 from tests.support import leftovers
 from tests.support.doomed import Doomed
-
-from .cgroup_inside import enter
 
 COMMAND = ("sh", "-c", "echo ready; exec sleep 1000")
 
@@ -34,8 +34,14 @@ def swept(root: str, **options: bool) -> list[Swept]:
 def abandoned(path: str, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
     """A leaf that nobody has a lock on, with a process in it."""
     os.makedirs(path)
-    process = subprocess.Popen(argv or ["sleep", "1000"])
-    enter(path, process.pid)
+    command = argv or ("sleep", "1000")
+    # It goes in before it is the program: what that starts is in the leaf, too.
+    entering = ["sh", "-c", f'echo $$ > {path}/cgroup.procs && exec "$@"', "sh", *command]
+    process = subprocess.Popen(entering)
+    until = time.monotonic() + 30
+    while os.path.basename(command[0]) != Path(f"/proc/{process.pid}/comm").read_text().strip():
+        assert time.monotonic() < until
+        time.sleep(0.001)
     try:
         yield process
     finally:
