@@ -239,7 +239,8 @@ class Child:
 
     def pause(self, timeout: float = 5.0) -> None:
         """Freeze every process of the run where it stands; returns when all of it is frozen. Its limits of time
-        stand still until `resume`. A run that is paused already stays so.
+        stand still until `resume`. A run that is paused already stays so; another
+        thread may resume it meanwhile.
 
         Raises CgroupError where there is no leaf or the kernel cannot freeze, AgentdError when it has ended,
         TimeoutError when it was not frozen within ``timeout`` seconds; then it runs on. A run that is asked to

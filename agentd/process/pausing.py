@@ -20,11 +20,10 @@ def pause(child: Child, timeout: float) -> None:
     """See `Child.pause`."""
     with child._lock:
         _require_running(child)
-        if child._paused_at is not None:
-            return
-        _freeze(child, "1")
-        child._paused_at = time.monotonic()
-        child._note("paused")
+        if child._paused_at is None:
+            _freeze(child, "1")
+            child._paused_at = time.monotonic()
+            child._note("paused")
     if not _wait_until_frozen(child, time.monotonic() + timeout):
         resume(child)
         raise TimeoutError(
@@ -35,7 +34,8 @@ def pause(child: Child, timeout: float) -> None:
 def resume(child: Child) -> None:
     """See `Child.resume`."""
     with child._lock:
-        if child._paused_at is None or child._done.is_set():
+        # Once it is reaped the number of its leaf's descriptor may be another run's.
+        if child._paused_at is None or child._done.is_set() or child._ending.finished:
             return
         with contextlib.suppress(OSError, CgroupError):
             _freeze(child, "0")
@@ -81,8 +81,8 @@ def _wait_until_frozen(child: Child, until: float) -> bool:
         poller = select.poll()
         poller.register(events, select.POLLPRI)
         while not leaf.frozen(child._leaf.fd):
-            if child._done.is_set() or child._status is not None:
-                return True
+            if child._done.is_set() or child._status is not None or child._paused_at is None:
+                return True  # it has ended, or was resumed by another thread
             left = until - time.monotonic()
             if left <= 0:
                 return False
