@@ -97,6 +97,7 @@ def test_two_sweeps_at_once(cgroup_root: str, leaves: int) -> None:
     assert leftovers.leaves(cgroup_root) == []
 
 
+@pytest.mark.host
 def test_two_starts_at_once(cgroup_root: str) -> None:
     with doomed.Doomed(cgroup_root, 1, "sh", "-c", "echo ready; exec sleep 1000") as lasting:
         for number in range(20):
