@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ ONLY = {
     "uml": "User-Mode Linux: scripts/test",
     "qemu": "QEMU: scripts/test --full",
 }
+
+
+# Whoever was started in the background of a script ignores these, and hands that on to what the tests start.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 # First, so that `-m` sees the markers.
