@@ -64,7 +64,7 @@ def test_to_the_tail_alone(cgroup_root: str, times: int) -> None:
 @pytest.mark.parametrize(
     "times",
     [
-        5,
+        3,
         pytest.param(40, marks=pytest.mark.default),
         pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
     ],

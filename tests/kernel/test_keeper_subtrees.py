@@ -62,7 +62,7 @@ def test_the_last_of_many(cgroup_root: str) -> None:
 
 
 HELD = """
-(lambda libc: (lambda pid: (libc.poll(None, 0, 700), libc._exit(0)) if pid == 0 else pid)(libc.fork()))(
+(lambda libc: (lambda pid: (libc.poll(None, 0, 300), libc._exit(0)) if pid == 0 else pid)(libc.fork()))(
  __import__('ctypes').CDLL(None))
 """
 

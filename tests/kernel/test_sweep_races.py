@@ -28,7 +28,7 @@ while os.path.exists(sys.argv[2]):
         assert not one.processes, one
 print(count, taken)
 """
-SIZES = [60, pytest.param(500, marks=[pytest.mark.default, pytest.mark.host])]
+SIZES = [40, pytest.param(500, marks=[pytest.mark.default, pytest.mark.host])]
 
 
 @pytest.mark.parametrize("births", SIZES)

@@ -55,6 +55,7 @@ def test_the_others_are_swept(cgroup_root: str, stuck: str) -> None:
         os.close(root)
 
 
+@pytest.mark.default  # a sweep at a start waits for two seconds
 def test_a_start_goes_on(cgroup_root: str, stuck: str) -> None:
     with Supervisor(cgroup_root) as supervisor:
         since = time.monotonic()
