@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -71,4 +72,16 @@ int agentd_signalfd(uint64_t sigmask)
     sigemptyset(&set);
     memcpy(&set, &sigmask, sizeof sigmask);
     return result(signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+}
+
+/* Two connected sockets that keep messages apart. */
+int agentd_message_pair(int ends[2])
+{
+    return result(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
+}
+
+/* One message, without SIGPIPE where nobody is there to read it (-EPIPE). */
+int agentd_send_message(int fd, const char *text, size_t length)
+{
+    return result(send(fd, text, length, MSG_NOSIGNAL));
 }

@@ -180,5 +180,7 @@ int agentd_prctl_get(int option);
 int agentd_set_name(const char *name);
 int64_t agentd_fstype(const char *path);
 int agentd_signalfd(uint64_t sigmask);
+int agentd_message_pair(int ends[2]);
+int agentd_send_message(int fd, const char *text, size_t length);
 
 #endif

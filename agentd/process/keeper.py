@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import threading
 from collections.abc import Callable
 from functools import partial
 
-from agentd.linux import signals
+from agentd.linux import messages, signals
 from agentd.linux.birth import Birth, Image, Session, Style
 
 PROGRAM = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin", "leafkeeper")
@@ -34,7 +33,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._told: dict[str, bool] = {}
         self._pidfd = -1
-        self._control: socket.socket | None = None
+        self._control = -1
         self.pid: int | None = None
         self.problem = ""
 
@@ -80,51 +79,49 @@ class Keeper:
         return {"pid": self.pid, "problem": self.problem or None}
 
     def close_in_fork(self) -> None:
-        for fd in (self._pidfd, self._control.fileno() if self._control else -1):
+        for fd in (self._pidfd, self._control):
             if fd >= 0:
                 with contextlib.suppress(OSError):
                     os.close(fd)
-        if self._control is not None:
-            self._control.detach()
 
     def _start(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = messages.pair()
         own_pidfd = signals.open_pidfd(self._owner)
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         try:
             birth = Birth(
                 Image(
                     [os.fsencode(PROGRAM)],
-                    [_NAME, b"%d" % own_pidfd, b"%d" % theirs.fileno(), b"%d" % self._owner],
+                    [_NAME, b"%d" % own_pidfd, b"%d" % theirs, b"%d" % self._owner],
                     {},
                     # Not ours: whoever reads our output would wait for its end.
                     stdio=(null, null, null),
-                    pass_fds=(own_pidfd, theirs.fileno()),
+                    pass_fds=(own_pidfd, theirs),
                     session=Session.NEW_SESSION,
                     death_signal=0,
                 ),
                 style=Style.DETACHED,
             )
             if not birth.run():
-                ours.close()
+                os.close(ours)
                 raise OSError(birth.errno, f"{birth.stage}: {os.strerror(birth.errno)}", PROGRAM)
         finally:
-            theirs.close()
+            os.close(theirs)
             os.close(own_pidfd)
             os.close(null)
         self._control, self._pidfd, self.pid, self.problem = ours, birth.pidfd, birth.pid, ""
         self._notice(birth.pidfd, partial(self.died, birth.pidfd))
 
     def _tell(self, subtree: str) -> None:
-        if self._control is None:
+        if self._control < 0:
             return  # it has just died
         mark = b"*" if self._told[subtree] else b"+"
         try:
-            self._control.send(mark + os.fsencode(subtree), socket.MSG_NOSIGNAL)
-        except (BrokenPipeError, ConnectionError):
+            messages.send(self._control, mark + os.fsencode(subtree))
+        except ConnectionError:
             self._drop("it was killed")
 
     def _drop(self, problem: str) -> None:
-        if self._control is not None:
-            self._control.close()
-        self._control, self._pidfd, self.pid, self.problem = None, -1, None, problem
+        if self._control >= 0:
+            os.close(self._control)
+        self._control, self._pidfd, self.pid, self.problem = -1, -1, None, problem
