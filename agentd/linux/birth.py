@@ -6,10 +6,23 @@ import enum
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentd._shim import ffi, lib
 from agentd.linux.stages import STAGES
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Write(Protocol):
+        """One limit to write: ``expect`` is what the kernel reads back when it took effect, None when any."""
+
+        @property
+        def file(self) -> str: ...
+        @property
+        def value(self) -> str: ...
+        @property
+        def expect(self) -> str | None: ...
 
 
 class Style(enum.IntEnum):
@@ -34,17 +47,6 @@ _SEEN = 256  # AGENTD_SEEN
 _PATH = 4096
 
 PLACEMENTS = ("none", "born", "joined")
-
-
-class Write(Protocol):
-    """One limit to write: ``expect`` is what the kernel reads back when it took effect, None when any."""
-
-    @property
-    def file(self) -> str: ...
-    @property
-    def value(self) -> str: ...
-    @property
-    def expect(self) -> str | None: ...
 
 
 class Refused(NamedTuple):

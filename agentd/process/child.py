@@ -23,12 +23,12 @@ from agentd.process.latch import Latch
 from agentd.process.left_behind import LeftBehind
 from agentd.process.report import Enforcement, Event, Report
 from agentd.process.stdio import Stdio
-from agentd.process.throttle import Sample
 from agentd.process.timers import Timer
 from agentd.process.verdict import CANCELLED, OURS, Intent
 
 if TYPE_CHECKING:
     from agentd.process.reaper import Reaper
+    from agentd.process.throttle import Sample
 
 
 class Leaf:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from agentd.cgroup.usage import parse_flat, parse_usage
 from agentd.linux.status import UNKNOWN
 from agentd.process.ladder import KILL_NOW
-from agentd.process.oom import MemoryEvents, Oom, attribute
 from agentd.process.report import Report, StreamTail, Teardown, limits_report
 from agentd.process.verdict import Observed, decide
 
 if TYPE_CHECKING:
     from agentd.process.child import Child
+    from agentd.process.oom import Oom
     from agentd.process.reaper import Reaper
 
 _INTERRUPT_COUNTS_FOR = 5.0
@@ -106,6 +106,8 @@ def _oom(child: Child, texts: Mapping[str, str]) -> Oom | None:
     if not events.get("oom_kill"):
         return None
     local = texts.get("memory.events.local")
+    from agentd.process.oom import MemoryEvents, attribute
+
     counted = MemoryEvents(
         events.get("oom", 0),
         events["oom_kill"],

@@ -37,9 +37,11 @@ def _reap_everything(reaper: Reaper) -> None:
             return
         if found is None:
             return
-        if found.si_pid in reaper.tracked_pids():
-            # It hides those behind it (G51): its own end comes by its pidfd, and brings us here again.
-            _reap_listed(reaper, lambda _cgroup: True)
+        tracked = [child for child in reaper.children() if child.pid == found.si_pid]
+        if tracked:
+            # It hides those behind it (G51). The end of one that was not looked at yet brings us here again.
+            if tracked[0]._status is not None:
+                _reap_listed(reaper, lambda _cgroup: True)
             return
         _consume(found.si_pid)
 

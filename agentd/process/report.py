@@ -7,15 +7,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentd.cgroup.limits import TIMES, Limits
 from agentd.cgroup.plan import LimitPlan
 from agentd.errors import AgentdError, LimitNotInForceError
 from agentd.process.command import own_directory
 from agentd.process.left_behind import LeftBehind
-from agentd.process.oom import Oom
 from agentd.process.verdict import Intent, Verdict, exit_code
+
+if TYPE_CHECKING:
+    from agentd.process.oom import Oom
 
 VERSION = 1
 """Of the schema: fields are only ever added."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentd.linux.status import Status
-from agentd.process.oom import Oom
+
+if TYPE_CHECKING:
+    from agentd.process.oom import Oom
 
 CANCELLED = frozenset({"operator", "parent", "drain", "shed", "guardrail"})
 """Causes that somebody asked for. Every other cause recorded before a signal of ours is a failure."""

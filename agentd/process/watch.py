@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentd.cgroup import control
-from agentd.process import clocks, throttle
+from agentd.process import clocks
 from agentd.process.report import limits_report
 
 if TYPE_CHECKING:
     from agentd.process.child import Child
     from agentd.process.reaper import Reaper
+    from agentd.process.throttle import Sample
 
 
 def start(reaper: Reaper, child: Child) -> None:
@@ -77,6 +78,8 @@ def _look_at_silence(reaper: Reaper, child: Child, idle: float, now: float) -> N
 
 
 def _look_at_progress(reaper: Reaper, child: Child, high: int, now: float) -> None:
+    from agentd.process import throttle  # few runs have a memory.high
+
     if child._paused_at is not None:
         child._samples.clear()
     else:
@@ -90,12 +93,16 @@ def _look_at_progress(reaper: Reaper, child: Child, high: int, now: float) -> No
 
 def _stands_still(child: Child) -> bool:
     """Whether it would have gone on standing still under its memory.high, had its deadline not come."""
+    from agentd.process import throttle  # few runs have a memory.high
+
     if not child._samples or child._memory_high is None:
         return False
     return throttle.no_progress(child._samples[0], _sample(child), child._memory_high)
 
 
-def _sample(child: Child) -> throttle.Sample:
+def _sample(child: Child) -> Sample:
+    from agentd.process import throttle  # few runs have a memory.high
+
     assert child._leaf is not None
     texts = {}
     for file in throttle.FILES:
