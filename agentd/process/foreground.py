@@ -91,6 +91,7 @@ class Foreground:
         finally:
             if self._own is not None:
                 self._own.close_slave()
+        gc.freeze()  # what was loaded stays: looking through it now would cost as much as the whole spawn
         gc.enable()  # off since the start of the command
         child._when_done = self._ended
         if child.enforcement.notes:
