@@ -144,7 +144,8 @@ int agentd_birth(struct agentd_birth *birth)
         ssize_t n = pread(birth->watched[i], text, AGENTD_SEEN - 1, 0);
         text[n > 0 ? n : 0] = '\0';
     }
-    if (birth->where) { /* as proc(5) has it: of one that was removed, too */
+    if (birth->where && !getcwd(birth->where, birth->where_size)) {
+        /* It was removed: proc(5) has it still. */
         ssize_t n = readlink("/proc/self/cwd", birth->where, birth->where_size - 1);
         birth->where[n > 0 ? n : 0] = '\0';
     }

@@ -28,6 +28,7 @@ from agentd.process.verdict import CANCELLED, OURS, Intent
 
 if TYPE_CHECKING:
     from agentd.process.reaper import Reaper
+    from agentd.process.supervisor import Supervisor
     from agentd.process.throttle import Sample
 
 
@@ -60,7 +61,7 @@ class Child:
         argv: Sequence[bytes],
         cwd: str | None,
         *,
-        supervisor: object,
+        supervisor: Supervisor,
         attempt: Attempt,
         reaper: Reaper,
         limits: Limits,

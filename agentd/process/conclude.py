@@ -87,6 +87,7 @@ def conclude(
         child._report = report
         child._pidfd = -1
         child._done.set()
+    child._supervisor._forget(child)
     if child._when_done is not None:
         child._when_done()
     if child._on_exit is not None:

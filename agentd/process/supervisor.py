@@ -59,11 +59,11 @@ class Supervisor:
         self._owner = os.getpid()
         self._place: Place = choose(cgroup, total)
         self._children: set[Child] = set()
-        self._forget_at = 64
         self._closed = False
         self._close_due = False
         # Whoever holds it may be interrupted by a signal's handler that closes us: reentrant.
-        self._gate = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._gate = threading.Condition(self._lock)
         self._spawning: list[int] = []
         self.swept: tuple[Swept, ...] | None = None
         self._salt = os.urandom(5).hex()
@@ -190,13 +190,13 @@ class Supervisor:
     def _begin_spawn(self) -> None:
         """From here to `_end_spawn` a child is being made, which `close` waits for: it could not kill what it
         does not know yet."""
-        with self._gate:
+        with self._lock:
             if self._closed:
                 raise AgentdError("this Supervisor is closed", remedy="make another")
             self._spawning.append(threading.get_ident())
 
     def _end_spawn(self) -> None:
-        with self._gate:
+        with self._lock:
             self._spawning.remove(threading.get_ident())
             if not self._closed:
                 return
@@ -206,11 +206,14 @@ class Supervisor:
             self._end_all()
 
     def _keep(self, child: Child) -> None:
-        with self._gate:
-            self._children.add(child)
-            if len(self._children) > self._forget_at:
-                self._children = {kept for kept in self._children if not kept._done.is_set()}
-                self._forget_at = 64 + 2 * len(self._children)
+        with self._lock:
+            if not child._done.is_set():
+                self._children.add(child)
+
+    def _forget(self, child: Child) -> None:
+        """Its run is over."""
+        with self._lock:
+            self._children.discard(child)
 
     def prepare(self) -> None:
         """Start what the first child brings: the loop, and where there are leaves the keeper, and a sweep of
